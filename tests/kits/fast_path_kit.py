@@ -3,6 +3,7 @@
 Whatever is sent to both must have the same answer, the same effects and the same metrics.
 """
 
+import asyncio
 from functools import partial
 
 from kits.request_kit import connection
@@ -41,7 +42,7 @@ class OneRouteBroker:
         return "parked"
 
     def told(self):
-        """Return what each request that was parked has been told so far, None if nothing."""
+        """Return what each request that was parked was told so far: None, an answer, cancelled."""
         return list(self._told)
 
     def listen(self):
@@ -52,7 +53,10 @@ class OneRouteBroker:
         self.parked.clear()
 
     def _tell(self, number, answer, _source):
-        self._told[number] = b"".join(answer.framed())
+        try:
+            self._told[number] = b"".join(answer.framed())
+        except asyncio.CancelledError:
+            self._told[number] = "cancelled"
 
     def content(self):
         """Return the state that requests change, to compare."""

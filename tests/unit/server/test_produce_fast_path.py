@@ -12,12 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kits import log_kit
+from kits.connection_kit import FakeStream
+from kits.connection_kit import frame as sized
 from kits.fast_path_kit import BothPaths, OneRouteBroker
 from kits.leaks import run_without_leaks
 from kits.log_kit import HandClock
 from kits.partition_kit import ALONE, ME, OTHER, give_role, make_partition
 from kits.request_kit import session
 from moldau.base.ids import PartitionKey, TopicId
+from moldau.base.memory_budget import MemoryAccount, MemoryBudget
 from moldau.observe.traffic import Traffic
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
@@ -37,6 +40,7 @@ from moldau.server.handlers import produce, produce_fast_path
 from moldau.server.handlers.produce import ProduceHandler
 from moldau.server.handlers.produce_fast_path import ProduceFastPath
 from moldau.server.network import fast_path as network_fast_path
+from moldau.server.network.connection import Connection
 from moldau.server.network.dispatch import Route
 from moldau.sim.disk_faults import Operation
 from moldau.storage.topic_config import LogConfig
@@ -414,13 +418,48 @@ def test_too_few_in_sync_replicas_refuse_acks_all_on_both_paths():
     with_a_follower(act, config=LogConfig(min_insync_replicas=2))
 
 
-def test_a_client_that_leaves_takes_its_place_in_the_queue_with_it():
+@pytest.mark.parametrize("listens_before", [True, False])
+def test_a_client_that_leaves_takes_its_place_in_the_queue_with_it(listens_before):
     async def act(both):
         assert both.send(frame(batch())) == "parked"
-        partition = both.fast.partitions.get("topic", 0)
-        assert partition.delayed_count == 1
-        both.each(lambda broker: broker.parked[0].abandon())
-        assert partition.delayed_count == 0
-        assert both.fast.parked[0].work is None
+        waiting = [broker.parked[0] for broker in both.brokers]
+        if listens_before:
+            both.each(lambda broker: broker.listen())
+        for one in waiting:
+            assert one.work is None
+            one.abandon()
+            one.abandon()
+        assert both.each(lambda broker: broker.partitions.get("topic", 0).delayed_count) == 0
+        both.each(lambda broker: broker.listen())
+        assert both.each(lambda broker: broker.told()) == [None]
+        await asyncio.sleep(0)
+        assert both.each(lambda broker: broker.told()) == ["cancelled"]
+        both.each(lambda broker: broker.fetch(0, 1))
+
+    with_a_follower(act)
+
+
+def test_one_that_leaves_gives_back_the_memory_of_answers_behind_a_batch():
+    """The connection goes on to what waits behind it, though nobody hears of it."""
+
+    async def act(both):
+        budget, stream = MemoryBudget(256 << 20), FakeStream()
+        stream.memory = MemoryAccount(budget, stream)
+
+        def dispatch(connection, content):
+            is_produce = len(content) > 1
+            return both.fast.dispatch(connection, content) if is_produce else [bytes(9000)]
+
+        connection = Connection(
+            stream, session(), dispatch, frame_limit=1 << 20, on_close=lambda _: None
+        )
+        requests = [frame(batch()), b"?", frame(batch(1)), b"?"]
+        connection.received(memoryview(b"".join(map(sized, requests))))
+        assert both.fast_count == 2
+        assert budget.held == 18_000
+        connection.closed(None)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert budget.held == 0
 
     with_a_follower(act)

@@ -176,6 +176,7 @@ class WaitingProduce:
 
     __slots__ = (
         "_code",
+        "_is_abandoned",
         "_listener",
         "_path",
         "began",
@@ -207,6 +208,7 @@ class WaitingProduce:
         self.is_applied = True
         self._code: ErrorCode | None = None
         """What came of it, once that is known."""
+        self._is_abandoned = False
         self._listener: Callable[[Any], None] | None = None
 
     @property
@@ -214,7 +216,7 @@ class WaitingProduce:
         return None
 
     def listen(self, listener: Callable[[Any], None]) -> None:
-        if self._code is None:
+        if self._code is None and not self._is_abandoned:
             self._listener = listener
         else:
             asyncio.get_running_loop().call_soon(listener, self)
@@ -227,12 +229,21 @@ class WaitingProduce:
             listener(self)
 
     def framed(self) -> list[Part]:
-        assert self._code is not None
-        return self._path.answer_waiting(self, self._code)
+        code = self._code
+        if code is None:
+            raise asyncio.CancelledError
+        return self._path.answer_waiting(self, code)
 
     def abandon(self) -> None:
+        """Wait no more. The connection hears of it a turn later, and looks at what is behind."""
+        if self._code is not None or self._is_abandoned:
+            return
+        self._is_abandoned = True
         if self.delayed is not None:
             self.delayed.cancel()
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            asyncio.get_running_loop().call_soon(listener, self)
 
 
 def _answer_template(where: Destination, version: int) -> FrameTemplate:
