@@ -18,6 +18,8 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Sequence
+from struct import Struct
+from typing import Final
 
 from bench.works.groups import SETTINGS
 from moldau.base.clock import SystemClock, system_random
@@ -54,6 +56,10 @@ FOLLOWERS = (101, 102)
 FETCH_KEY, FETCH_VERSION = 1, 17
 PRODUCE_KEY, PRODUCE_VERSION = 0, 10
 TURNS_MAX = 20
+MARKS: Final = (0x4D4F4C44, 0x4D4F4C4441550001)
+"""Stand for the session epoch and the offset in the request that is sent again and again."""
+_INT32: Final = Struct(">i")
+_INT64: Final = Struct(">q")
 
 
 class CountingStream:
@@ -89,12 +95,23 @@ class PlayedFollower:
         self.stream = stream
         self._session_id = 0
         self._epoch = 0
+        self._partition: Partition | None = None
+        self._frame = bytearray()
+        self._epoch_at = self._offset_at = 0
 
-    def fetch(self, partitions: Sequence[Partition], max_wait_ms: int = 60_000) -> None:
-        """Ask for what comes behind the end of these partitions."""
+    def fetch(self) -> None:
+        """Ask for what comes behind the end of the partition that moves."""
+        assert self._partition is not None
+        _INT32.pack_into(self._frame, self._epoch_at, self._epoch)
+        _INT64.pack_into(self._frame, self._offset_at, self._partition.log_end_offset)
+        self._epoch += 1
+        self._connection.received(memoryview(self._frame))
+
+    def _encoded(
+        self, partitions: Sequence[Partition], epoch: int, offset: int, max_wait_ms: int
+    ) -> bytes:
         wanted = [
-            FetchPartition(one.key.partition, 0, one.log_end_offset, -1, 0, 1 << 20)
-            for one in partitions
+            FetchPartition(one.key.partition, 0, offset, -1, 0, 1 << 20) for one in partitions
         ]
         request = FetchRequest(
             replica_state=FetchReplicaState(self._broker_id, -1),
@@ -102,17 +119,21 @@ class PlayedFollower:
             min_bytes=1,
             max_bytes=1 << 20,
             session_id=self._session_id,
-            session_epoch=self._epoch,
+            session_epoch=epoch,
             topics=[FetchTopic(TOPIC, partitions[0].topic_id, wanted)],
         )
-        self._epoch += 1
-        self._connection.received(encoded(FETCH_KEY, FETCH_VERSION, request))
+        return bytes(encoded(FETCH_KEY, FETCH_VERSION, request))
 
     def begin(self, partitions: Sequence[Partition]) -> None:
-        """Have a session made, with all partitions."""
-        self.fetch(partitions, max_wait_ms=0)
+        """Have a session made, with all partitions; the first of them is to move."""
+        self._connection.received(memoryview(self._encoded(partitions, 0, 0, max_wait_ms=0)))
         head = b"".join(map(bytes, self.stream.last))  # type: ignore[arg-type]  # no regions yet
         self._session_id = int.from_bytes(head[15:19])  # behind size, header, throttle and error
+        self._epoch = 1
+        self._partition = partitions[0]
+        self._frame[:] = self._encoded(partitions[:1], *MARKS, max_wait_ms=60_000)
+        self._epoch_at = self._frame.index(_INT32.pack(MARKS[0]))
+        self._offset_at = self._frame.index(_INT64.pack(MARKS[1]))
 
 
 async def measure(count: int) -> None:
@@ -157,7 +178,7 @@ async def _replicate(broker: Broker, settings: BrokerSettings, count: int) -> No
     followers = [PlayedFollower(one, *connect()) for one in FOLLOWERS]
     for follower in followers:
         follower.begin(partitions)
-        follower.fetch(partitions[:1])  # is parked
+        follower.fetch()  # is parked
     producer, answers = connect()
     builder = BatchBuilder()
     builder.append(time.time_ns() // 1_000_000, None, bytes(100))
@@ -171,7 +192,7 @@ async def _replicate(broker: Broker, settings: BrokerSettings, count: int) -> No
         for follower, before in zip(followers, told, strict=True):
             turns += await _until(follower.stream, before + 1)
         for follower in followers:
-            follower.fetch(partitions[:1])
+            follower.fetch()
         turns += await _until(answers, number + 1)
     took_us = (time.perf_counter() - began) / count * 1e6
     print(f"{took_us:.1f} us and {turns / count:.1f} turns of the loop a record")
