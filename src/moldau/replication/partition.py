@@ -30,7 +30,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from moldau.base.checks import invariant
-from moldau.base.errors import StorageError
+from moldau.base.errors import InvariantViolated, StorageError
 from moldau.base.files import Buffer
 from moldau.base.ids import (
     NO_LEADER_EPOCH,
@@ -479,11 +479,13 @@ class Partition(FollowerLog):
 
         For an offset of this log that is not committed yet: look at `committed_offset` first.
         """
-        if not self.leads or not self.committed_offset < offset <= self.log.log_end_offset:
-            # The texts are made only here: every batch comes this way.
-            invariant(self.leads, f"{self.key}: only a leader knows what is committed")
-            invariant(offset > self.committed_offset, f"{self.key}: {offset} is committed already")
-            invariant(False, f"{self.key}: nobody has appended {offset}")
+        # Not `invariant`, which would format its messages for every batch.
+        if not self.leads:
+            raise InvariantViolated(f"{self.key}: only a leader knows what is committed")
+        if offset > self.log.log_end_offset:
+            raise InvariantViolated(f"{self.key}: nobody has appended {offset}")
+        if offset <= self.committed_offset:
+            raise InvariantViolated(f"{self.key}: {offset} is committed already")
         if self._delayed is None:
             self._delayed = DelayedOperations()
         return self._delayed.add(offset, done, timeout_s)

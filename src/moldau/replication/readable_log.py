@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from moldau.base.checks import invariant
+from moldau.base.errors import InvariantViolated
 from moldau.base.ids import (
     NO_LEADER_EPOCH,
     BrokerId,
@@ -94,14 +94,15 @@ class ReadableLog:
 
         For a follower, and for what a checkpoint says at the start. A leader moves it by `advance`.
         """
-        invariant(
-            high_watermark <= self.log.log_end_offset,
-            f"{self.key}: high watermark {high_watermark} behind the end of {self.log}",
-        )
-        invariant(
-            high_watermark >= self.high_watermark or not self.leads,
-            f"{self.key}: high watermark {high_watermark} below {self.high_watermark} as leader",
-        )
+        # Not `invariant`, which would format its message for every batch of a follower.
+        if high_watermark > self.log.log_end_offset:
+            raise InvariantViolated(
+                f"{self.key}: high watermark {high_watermark} behind the end of {self.log}"
+            )
+        if high_watermark < self.high_watermark and self.leads:
+            raise InvariantViolated(
+                f"{self.key}: high watermark {high_watermark} below {self.high_watermark} as leader"
+            )
         self.high_watermark = high_watermark
         self.log.producers.high_watermark_moved(high_watermark)
 

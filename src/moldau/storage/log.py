@@ -292,7 +292,8 @@ class Log:
 
     def _append_run(self, view: memoryview, position: int, headers: list[BatchHeader]) -> int:
         """Write as many batches as fit into one segment, and remove them from the list."""
-        invariant(not self.is_truncating, f"{self}: an append during a truncation")
+        if self.is_truncating:  # not `invariant`, as above
+            raise InvariantViolated(f"{self}: an append during a truncation")
         if self.offline or self.full:
             raise self._refusal()
         first = headers[0]
