@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from moldau.cluster.model import ResourceType
+from moldau.protocol.follower_fetch import FETCH_KEY
 from moldau.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from moldau.protocol.messages.metadata import QuorumListener
 from moldau.security.session import Session
@@ -28,6 +29,7 @@ from moldau.server.handlers.disabled_groups import DISABLED_ROWS
 from moldau.server.handlers.discovery import DiscoveryHandlers
 from moldau.server.handlers.fetch import FetchHandler
 from moldau.server.handlers.find_coordinator import CoordinatorHandlers
+from moldau.server.handlers.follower_fetch_fast_path import FollowerFetchFastPath
 from moldau.server.handlers.group_offsets import GroupOffsetHandlers
 from moldau.server.handlers.groups import GroupHandlers
 from moldau.server.handlers.log_dirs import LogDirHandler
@@ -106,12 +108,12 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         parts.housekeeping.storage_failed,
         is_for_brokers=_is_for_brokers(parts),
     )
-    produce = _produce(parts)
+    produce, fetch = _produce(parts), _fetch(parts)
     groups = GroupHandlers(parts.runtimes.groups)
     group_offsets = _group_offsets(parts)
     table: tuple[Row, ...] = (
         (0, "0-13", produce),
-        (1, "0-18", _fetch(parts)),
+        (1, "0-18", fetch),
         (2, "0-11", offsets.list_offsets),
         (3, "0-13", discovery.metadata),
         (10, "0-6", coordinators.find_coordinator),
@@ -140,7 +142,7 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         for key, versions, handler in table
     ]
     _forward(routes, parts)
-    fast_paths = _fast_paths(parts, produce, groups, group_offsets)
+    fast_paths = _fast_paths(parts, produce, fetch, groups, group_offsets)
     for route in routes:
         route.fast_path = fast_paths.get(route.api.key)
     api_versions.serve(routes)
@@ -192,6 +194,7 @@ def _discovery(
 def _fast_paths(
     parts: Parts,
     produce: ProduceHandler,
+    fetch: FetchHandler,
     groups: GroupHandlers,
     group_offsets: GroupOffsetHandlers,
 ) -> dict[int, FastPath]:
@@ -203,6 +206,7 @@ def _fast_paths(
     parts.store.subscribe(commit_fast_path.metadata_changed)
     return {
         PRODUCE_KEY: ProduceFastPath(produce, metrics.of("Produce"), clock).answer,
+        FETCH_KEY: FollowerFetchFastPath(fetch, metrics.of("Fetch"), clock).answer,
         OFFSET_COMMIT_KEY: commit_fast_path.answer,
         SYNC_GROUP_KEY: SyncFastPath(groups, metrics.of("SyncGroup"), clock).answer,
     }

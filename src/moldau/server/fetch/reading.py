@@ -42,6 +42,9 @@ UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKN
 """Errors about what is not there; Kafka's answer then lists no aborted transactions, not null."""
 
 
+_NO_ERROR: Final = ErrorCode.NONE
+"""As a global, because Python 3.11 looks up a member of an enum by a call."""
+
 READERS_PER_STEP: Final = 32
 """Partitions that are read between two pauses: half a millisecond or so."""
 
@@ -58,7 +61,7 @@ class Fetched(NamedTuple):
     """What one partition has for its reader."""
 
     reader: Reader
-    error: ErrorCode = ErrorCode.NONE
+    error: ErrorCode = _NO_ERROR
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
@@ -118,7 +121,7 @@ class Fetch:
         whole: bool,
         storage_failed: Callable[[StorageError], None],
         rebuild_index: RebuildIndex,
-        refusal: ErrorCode = ErrorCode.NONE,
+        refusal: ErrorCode = _NO_ERROR,
         throttle: ReplicationThrottle | None = None,
     ) -> None:
         """Prepare a fetch; a `refusal` is what every partition answers, with nothing read."""
@@ -163,7 +166,7 @@ class Fetch:
                 break
             fetched = self._read(reader, left, first=not size)
             size += fetched.size
-            failed = failed or fetched.error is not ErrorCode.NONE or fetched.diverging is not None
+            failed = failed or fetched.error is not _NO_ERROR or fetched.diverging is not None
             if fetched.news:
                 found.append(fetched)
                 if reader in session.ready:
@@ -237,7 +240,7 @@ class Fetch:
         stable = partition.last_stable_offset
         figures = (high_watermark, stable, partition.log_start_offset)
         if diverging is not None:
-            return Fetched(reader, ErrorCode.NONE, *figures, diverging=diverging)
+            return Fetched(reader, _NO_ERROR, *figures, diverging=diverging)
         end = stable if self._committed_only else high_watermark
         is_throttled = False
         if self._follower is not None:
@@ -250,7 +253,7 @@ class Fetch:
         if reader.offset >= end or not (limit or whole_batch) or is_throttled:
             return Fetched(
                 reader,
-                ErrorCode.NONE,
+                _NO_ERROR,
                 *figures,
                 aborted=() if self._committed_only else None,
                 # A follower's offset is told also where the answer has no room for it.
@@ -267,9 +270,7 @@ class Fetch:
             return self._unread(reader, partition, figures, failure)
         held_back = read.first_batch_cut and not self._hard_limit
         regions, size = ((), 0) if held_back else (read.regions, read.size)
-        return Fetched(
-            reader, ErrorCode.NONE, *figures, regions, size, aborted, held_back=held_back
-        )
+        return Fetched(reader, _NO_ERROR, *figures, regions, size, aborted, held_back=held_back)
 
     def _is_throttled(self, follower: FollowerFetch, partition: Partition) -> bool:
         """Tell whether a follower gets nothing now: it is not in sync, and others took too much."""
@@ -291,7 +292,7 @@ class Fetch:
         """Tell a reader what failed, or let it wait until a damaged index is made anew."""
         if isinstance(failure, DamagedTransactionIndex) and self._rebuild_index(partition, failure):
             # Whatever was read goes unsent: without the index it would show what was aborted.
-            return Fetched(reader, ErrorCode.NONE, *figures, aborted=(), held_back=True)
+            return Fetched(reader, _NO_ERROR, *figures, aborted=(), held_back=True)
         return Fetched(reader, self._failed(failure))
 
     def _failed(self, failure: StorageError | CorruptRecords) -> ErrorCode:
@@ -303,15 +304,15 @@ class Fetch:
 
     def _led(self, reader: Reader) -> Partition | ErrorCode:
         """Find the partition a reader means, unless this broker may not serve it to that reader."""
-        if self._refusal is not ErrorCode.NONE:
+        if self._refusal is not _NO_ERROR:
             return self._refusal
         partition = self._find(reader)
         if isinstance(partition, ErrorCode):
             return partition
         error = partition.fence(reader.leader_epoch)
-        if error is ErrorCode.NONE and self._follower is not None:
+        if error is _NO_ERROR and self._follower is not None:
             error = _check_replica(self._follower.broker_id, reader, partition)
-        return partition if error is ErrorCode.NONE else error
+        return partition if error is _NO_ERROR else error
 
     def _check_position(self, reader: Reader, partition: Partition) -> EpochEnd | None:
         """Say where a reader's log parts from this one, if it does; note how far a follower is.
@@ -360,7 +361,7 @@ def _check_replica(broker_id: BrokerId, reader: Reader, partition: Partition) ->
     It may know of a newer assignment than this leader; without an epoch nobody can tell.
     """
     if broker_id in partition.role.replicas:
-        return ErrorCode.NONE
+        return _NO_ERROR
     if reader.leader_epoch == NO_LEADER_EPOCH:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -415,7 +416,8 @@ class ParkedFetch:
         self.future.on_cancel = self._end
         fetch.listen()
         fetch.session.wake = self._wake
-        self._timer = self._loop.call_later(wait_s, self._time_up)
+        self._timer = fetch.session.take_timer()
+        self._timer.start(wait_s, self._time_up)
         if fetch.pauses:
             self._wake()
 
@@ -470,11 +472,14 @@ class ParkedFetch:
 
     def _end(self) -> None:
         """Wait for nothing any more: the future is about to be done, or was cancelled."""
+        session = self._fetch.session
         self._parked.count -= 1
-        self._timer.cancel()
-        self._fetch.session.wake = None
-        if not self._fetch.session.kept:
-            self._fetch.session.close()
+        if session.wake == self._wake:
+            # Not that of a later request, which came on another connection.
+            session.wake = None
+        session.put_timer_back(self._timer)
+        if not session.kept:
+            session.close()
 
 
 def by_topic(fetched: list[Fetched]) -> Iterator[tuple[str | bytes, list[Fetched]]]:

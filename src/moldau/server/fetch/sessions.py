@@ -27,6 +27,7 @@ from moldau.base.clock import Clock, Random
 from moldau.base.ids import NO_LEADER_EPOCH, NO_OFFSET, BrokerId, LeaderEpoch, Offset
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.replication.partition import Partition, Role
+from moldau.server.fetch.wait_timer import WaitTimer
 
 SESSIONLESS = 0
 INITIAL_EPOCH = 0
@@ -136,6 +137,7 @@ class FetchSession:
         "_by_partition",
         "_is_closed",
         "_room",
+        "_timer",
         "created",
         "epoch",
         "follower",
@@ -167,11 +169,26 @@ class FetchSession:
         self._is_closed = False
         self.wake: Callable[[], None] | None = None
         """Called when a partition becomes ready; set while a request is parked."""
+        self._timer: WaitTimer | None = None
+        """Of the last request that was parked, for the next one."""
 
     @property
     def kept(self) -> bool:
         """Whether this session outlives its request."""
         return self.id != SESSIONLESS
+
+    def take_timer(self) -> WaitTimer:
+        """Return a timer for a request that is parked."""
+        timer, self._timer = self._timer, None
+        return WaitTimer() if timer is None else timer
+
+    def put_timer_back(self, timer: WaitTimer) -> None:
+        """Keep the timer of a request that waits no more."""
+        timer.stop()
+        if self._is_closed or self._timer is not None:
+            timer.close()
+        else:
+            self._timer = timer
 
     def reader(self, topic: TopicKey, index: int) -> Reader:
         """Return the reader of a partition, made ready; a new one if there is none."""
@@ -236,6 +253,8 @@ class FetchSession:
         if not self._is_closed:
             self._is_closed = True
             self._room.used -= len(self.readers)
+            if self._timer is not None:
+                self._timer.close()
         for _ in range(min(len(self._by_partition), RELEASED_PER_TURN)):
             self._by_partition.popitem()[0].unwatch(self)
         for _ in range(min(len(self.ready), RELEASED_PER_TURN)):
@@ -286,9 +305,37 @@ class FetchSessions:
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH,
                 f"fetch session {session_id} is at epoch {session.epoch}, not {epoch}",
             )
-        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        self._use(session, now)
+        return session
+
+    def _use(self, session: FetchSession, now: float) -> None:
+        session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         session.last_used = now
-        self._sessions.move_to_end(session_id)
+        self._sessions.move_to_end(session.id)
+
+    def resume(
+        self,
+        session_id: int,
+        epoch: int,
+        follower: BrokerId,
+        key: tuple[TopicKey, int],
+        ready_max: int,
+    ) -> FetchSession | None:
+        """Go on with a follower's session that has this partition, and few that are ready.
+
+        None, with nothing done, if that is not so: then `open` decides.
+        """
+        session = self._sessions.get(session_id)
+        if (
+            session is None
+            or session.follower != follower
+            or session.epoch != epoch
+            or key not in session.readers
+            or len(session.ready) >= ready_max
+            or self._room.used > PARTITIONS_OF_SESSIONS
+        ):
+            return None
+        self._use(session, self._clock.monotonic())
         return session
 
     def for_one_request(self, follower: BrokerId | None = None) -> FetchSession:
@@ -321,13 +368,17 @@ class FetchSessions:
         if oldest is None:
             return False
         if now - oldest.last_used < self._eviction_s:
-            # Followers' sessions are few, so that this search is short.
-            consumers = (one for one in self._sessions.values() if one.follower is None)
-            oldest = next(consumers, None) if privileged else None
+            oldest = self._oldest_of_consumers() if privileged else None
         if oldest is None:
             return False
         self._drop(oldest.id)
         return True
+
+    def _oldest_of_consumers(self) -> FetchSession | None:
+        for session in self._sessions.values():
+            if session.follower is None:
+                return session  # found soon: followers' sessions are few
+        return None
 
     def _drop(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)

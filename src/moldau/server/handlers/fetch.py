@@ -24,6 +24,7 @@ from moldau.base.network import Part
 from moldau.observe.requests import RequestStats
 from moldau.observe.traffic import Traffic
 from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.protocol.follower_fetch import FollowerFetchRequest
 from moldau.protocol.messages.data import (
     AbortedTransaction,
     DivergingEpoch,
@@ -188,20 +189,60 @@ class FetchHandler:
             # These versions have no sessions to keep.
             return Droppable(work, session.close)
         if enough or request.max_wait_ms <= 0 or not session.readers:
-            response = yield from self._respond(fetch, found, context)
+            response = yield from self.respond(fetch, found, version, context.session)
             if not session.kept:
                 session.close()
             return response
-        parked = self._park(fetch, request, context)
-        return parked.future
+        return self._park(fetch, request, context).future
 
     def _park(self, fetch: Fetch, request: FetchRequest, context: RequestContext) -> ParkedFetch:
-        return ParkedFetch(
-            fetch,
-            request.max_wait_ms / 1000,
-            lambda found: self._respond(fetch, found, context),
-            self._parked,
+        version, client = context.version, context.session
+        return self.park(
+            fetch, request.max_wait_ms, lambda found: self.respond(fetch, found, version, client)
         )
+
+    # For the fast path of followers
+
+    def resume(self, asked: FollowerFetchRequest, client: Session) -> Fetch | None:
+        """Begin a follower's fetch in a session that has the partition, and few to look at.
+
+        None, with nothing done, for every other. A fetch that is begun never pauses.
+        """
+        follower = BrokerId(asked.broker_id)
+        if follower < 0 or not self._is_for_brokers(client) or not self._is_registered(follower):
+            return None
+        key = (asked.topic_id, asked.index)
+        session = self._sessions.resume(
+            asked.session_id, asked.session_epoch, follower, key, READERS_PER_STEP - 1
+        )
+        if session is None:
+            return None
+        session.reader(*key).move(
+            Offset(asked.fetch_offset),
+            asked.partition_max_bytes,
+            LeaderEpoch(asked.leader_epoch),
+            LeaderEpoch(asked.last_fetched_epoch),
+            Offset(asked.log_start_offset),
+        )
+        return Fetch(
+            session,
+            self._partitions,
+            min_bytes=asked.min_bytes,
+            max_bytes=min(asked.max_bytes, self._max_bytes),
+            committed_only=False,
+            follower=FollowerFetch(follower, asked.broker_epoch),
+            hard_limit=False,
+            whole=False,
+            storage_failed=self._storage_failed,
+            rebuild_index=self._rebuild_index,
+            throttle=self._throttle,
+        )
+
+    def park(
+        self, fetch: Fetch, max_wait_ms: int, respond: Callable[[list[Fetched]], Sliced[object]]
+    ) -> ParkedFetch:
+        """Let a fetch wait for more; `respond` makes the answer."""
+        return ParkedFetch(fetch, max_wait_ms / 1000, respond, self._parked)
 
     def _refusal(self, context: RequestContext, follower: FollowerFetch | None) -> ErrorCode:
         """Say what every partition answers a follower that is none of ours."""
@@ -229,13 +270,14 @@ class FetchHandler:
             return min(self._max_bytes, CONVERTED_ANSWER_BYTES)
         return self._max_bytes
 
-    def _respond(
-        self, fetch: Fetch, found: list[Fetched], context: RequestContext
+    def respond(
+        self, fetch: Fetch, found: list[Fetched], version: int, client: Session
     ) -> Sliced[FetchResponse]:
+        """Make the answer of what a fetch has found."""
         response = FetchResponse(session_id=fetch.session.id)
-        listener, endpoints = context.session.listener, response.node_endpoints
+        listener, endpoints = client.listener, response.node_endpoints
         # A follower learns from the metadata who leads, as in Kafka.
-        gives_hints = context.version >= LEADER_HINTS_FROM and not fetch.is_follower
+        gives_hints = version >= LEADER_HINTS_FROM and not fetch.is_follower
         answered = 0
         for topic, group in by_topic((yield from fetch.finish(found))):
             named = FetchableTopicResponse()
@@ -249,16 +291,17 @@ class FetchHandler:
                     index = fetched.reader.index
                     told.current_leader = self._leader_hints.hint(topic, index, listener, endpoints)
                 named.partitions.append(told)
-                self._count(fetched)
-                if fetch.is_follower and fetched.size:
-                    self._count_throttled(fetched)
+                self.count(fetch, fetched)
                 answered += 1
                 if not answered % READERS_PER_STEP:
                     yield
             response.responses.append(named)
         return response
 
-    def _count(self, fetched: Fetched) -> None:
+    def count(self, fetch: Fetch, fetched: Fetched) -> None:
+        """Count what is sent of a partition."""
+        if fetch.is_follower and fetched.size:
+            self._count_throttled(fetched)
         partition = fetched.reader.partition
         if partition is not None and (fetched.size or fetched.error):
             traffic = self._traffic.of(partition.key.topic)
@@ -286,7 +329,9 @@ class FetchHandler:
     ) -> FetchResponse:
         """Answer a client that knows only single messages."""
         if enough or request.max_wait_ms <= 0 or not fetch.session.readers:
-            response = await take_turns(self._respond(fetch, found, context))
+            response = await take_turns(
+                self.respond(fetch, found, context.version, context.session)
+            )
         else:
             parked = self._park(fetch, request, context)
             response = await parked.future  # type: ignore[assignment]

@@ -19,7 +19,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
-from types import GeneratorType
 from typing import Any, NamedTuple, Protocol
 
 from moldau.base.clock import Clock
@@ -344,7 +343,7 @@ class Dispatcher:
                 route.stats.time(took)
                 return parts
         asked = Asked(route, header, connection, size, start)
-        if type(response) is GeneratorType:
+        if isinstance(response, Generator):
             return self._start(asked, _answer_in_slices(asked, response))
         return self.finish(asked, response)
 
@@ -361,7 +360,7 @@ class Dispatcher:
         if turn is not None and not turn.granted:
             return turn
         connection.turn = None
-        decoding = _decode(asked, frame)
+        decoding = _decode(asked, decode_request_in_slices(asked.header, frame))
         try:
             finished = self._sliced.run_first_slice(decoding, asked)
         except BaseException:
@@ -394,7 +393,7 @@ class Dispatcher:
             )
             answer = yield from _answer_in_slices(asked, route.handler(request, context))
             held = [request]
-            del request
+            request = None
             # Not here: who leaves meanwhile would leave behind an answer that is still to come.
             self._sliced.pause(release_in_slices(held), asked)
             return answer
@@ -464,10 +463,8 @@ def _guarded(route: Route) -> Handler:
     return handle
 
 
-def _decode(asked: Asked, frame: memoryview) -> Sliced[Any]:
-    """Decode a large request; the frame is valid up to the first yield."""
-    decoding = decode_request_in_slices(asked.header, frame)
-    del frame
+def _decode(asked: Asked, decoding: Sliced[Any]) -> Sliced[Any]:
+    """Decode a large request; an error also names the client."""
     try:
         return (yield from decoding)
     except ProtocolError as error:
@@ -479,19 +476,18 @@ def _answer_in_slices(asked: Asked, response: Any) -> Sliced[Any]:
 
     So is the None of a request that has no answer.
     """
-    if type(response) is GeneratorType:
+    if isinstance(response, Generator):
         response = yield from response
     api, header = asked.route.api, asked.header
     if type(response) is not api.response:
         return response
-    respond = api, header.api_version, header.correlation_id, response
-    parts = encode_short_response(*respond)
+    version, correlation_id = header.api_version, header.correlation_id
+    parts = encode_short_response(api, version, correlation_id, response)
     if parts is not None:
         # Without a pause: a busy turn of the loop would put off every small answer that has one.
         return parts
-    parts = yield from encode_response_in_slices(*respond)
-    del respond
+    parts = yield from encode_response_in_slices(api, version, correlation_id, response)
     held = [response]
-    del response
+    response = None
     yield from release_in_slices(held)
     return parts
