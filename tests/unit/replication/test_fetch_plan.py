@@ -333,3 +333,75 @@ def test_a_partition_goes_to_the_fetcher_that_kafka_would_take(topic, index, cou
 def test_partitions_are_spread_over_fetchers():
     numbers = [fetcher_number(PartitionKey("orders", index), 4) for index in range(100)]
     assert {numbers.count(number) for number in range(4)} == {25}
+
+
+# One partition that moves
+
+
+def test_the_one_partition_that_moved_is_planned_as_by_the_next_request():
+    fetches, other = begun(A, B), begun(A, B)
+    for one in (fetches, other):
+        one.move(B, at(5, B))
+    planned = fetches.next_moved(0.0)
+    assert planned == other.next_request(0.0)
+    assert planned.names_one
+    for one in (fetches, other):
+        assert one.asked(B) == at(5, B)
+        assert one.answered(ErrorCode.NONE, 7)
+        assert one.next_request(0.0).send == {}
+
+
+def nothing_moved(fetches):
+    del fetches
+
+
+def moved_back(fetches):
+    fetches.move(A, at(0, A))
+
+
+def two_moved(fetches):
+    fetches.move(A, at(5, A))
+    fetches.move(B, at(5, B))
+
+
+def one_removed(fetches):
+    fetches.remove(A)
+
+
+def one_rests(fetches):
+    fetches.rest(A, 1.0)
+
+
+def one_is_due(fetches):
+    fetches.rest(A, -1.0)
+    fetches.next_request(-2.0)
+    assert fetches.answered(ErrorCode.NONE, 7)
+    fetches.move(B, at(5, B))
+
+
+def session_lost(fetches):
+    fetches.move(A, at(5, A))
+    fetches.lost()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [nothing_moved, moved_back, two_moved, one_removed, one_rests, one_is_due, session_lost],
+)
+def test_any_other_request_is_not_that_of_one_partition_and_nothing_is_done(change):
+    fetches, other = begun(A, B), begun(A, B)
+    for one in (fetches, other):
+        change(one)
+    assert fetches.next_moved(0.0) is None
+    planned = fetches.next_request(0.0)
+    assert planned == other.next_request(0.0)
+    if change is not one_is_due:
+        assert not planned.names_one
+
+
+def test_an_answer_belongs_to_the_session_that_is_gone_on_with():
+    fetches = begun(A)
+    assert fetches.is_session(7)
+    assert not fetches.is_session(8)
+    fetches.lost()
+    assert not fetches.is_session(7)

@@ -17,6 +17,9 @@ PIECE_BYTES: Final = 128 * 1024
 PIECE_BATCHES: Final = 64
 """Batches are appended in pieces up to here: each takes about a millisecond."""
 
+AT_ONCE_BYTES: Final = PIECE_BYTES // 8
+"""Most answers have fewer bytes, too few for many batches, and are appended in one step."""
+
 
 class Meaning(Enum):
     """What a follower does with the answer for one partition."""
@@ -95,9 +98,6 @@ def pieces(records: memoryview) -> Iterator[memoryview]:
     There is at least one piece, which may be empty: the leader's figures come with it.
     CorruptRecords where no batch begins.
     """
-    if len(records) <= PIECE_BYTES // 8:
-        yield records  # most answers: too few bytes for many batches
-        return
     start = end = count = 0
     for span in iter_batches(records, allow_cut=True):
         if count == PIECE_BATCHES or (count and end + span.size - start > PIECE_BYTES):

@@ -32,12 +32,19 @@ from moldau.engine.handshake import Expected
 from moldau.engine.link import Link
 from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.protocol.follower_fetch import (
+    FIRST_VERSION,
+    LAST_VERSION,
+    FollowerFetchAnswer,
+    FollowerFetchRequest,
+)
 from moldau.protocol.messages.data import (
     FetchablePartitionResponse,
     FetchRequest,
     FetchResponse,
 )
 from moldau.replication.fetching.answers import (
+    AT_ONCE_BYTES,
     EXPECTED_ERRORS,
     LeaderOffsets,
     Meaning,
@@ -54,8 +61,10 @@ from moldau.replication.fetching.plan import (
     PlannedFetch,
     ReplicaPosition,
     fetch_request,
+    moved_request,
 )
 from moldau.replication.fetching.ports import FollowerContext
+from moldau.replication.fetching.repeated_fetch import RepeatedFetch
 from moldau.replication.partition import Partition
 from moldau.storage.epochs import EpochEnd
 from moldau.storage.log_truncation import BlockingSteps
@@ -138,7 +147,14 @@ class Fetcher:
         self.leader = leader
         self._context = context
         self._clock = context.ports.clock
-        self._backoff_s = context.settings.replica_fetch_backoff_ms / 1000
+        settings = context.settings
+        self._backoff_s = settings.replica_fetch_backoff_ms / 1000
+        self._limits = FetchLimits(
+            settings.replica_fetch_wait_max_ms,
+            settings.replica_fetch_min_bytes,
+            settings.replica_fetch_response_max_bytes,
+            settings.replica_fetch_max_bytes,
+        )
         self._name = f"broker-{context.broker_id}-fetcher-{number}"
         self._plan = FetchPlan()
         self._followed: dict[FollowedKey, Followed] = {}
@@ -218,7 +234,8 @@ class Fetcher:
         connection = await self._connected()
         response = await self._ask(connection, planned)
         self._reachable()
-        await self._take(connection, response)
+        if response is not None:
+            await self._take(connection, response)
 
     def _follow_broker_epoch(self) -> None:
         """Name every partition again once this broker has registered anew.
@@ -277,20 +294,57 @@ class Fetcher:
         if self._link is not None:
             self._link.close(ClientClosed("the fetcher goes elsewhere"))
 
-    async def _ask(self, connection: ClientConnection, planned: PlannedFetch) -> FetchResponse:
+    async def _ask(
+        self, connection: ClientConnection, planned: PlannedFetch
+    ) -> FetchResponse | None:
+        """Send a request and return its answer; None if that, and maybe more, was taken already."""
         version = connection.agreed_version(FetchRequest)
         if version < TOPIC_IDS_FROM:
             raise UnsupportedVersion(f"broker {self.leader} serves Fetch up to {version} only")
-        context, settings = self._context, self._context.settings
-        limits = FetchLimits(
-            settings.replica_fetch_wait_max_ms,
-            settings.replica_fetch_min_bytes,
-            settings.replica_fetch_response_max_bytes,
-            settings.replica_fetch_max_bytes,
-        )
-        request = fetch_request(planned, limits, context.broker_id, self._broker_epoch)
+        if planned.names_one and FIRST_VERSION <= version <= LAST_VERSION:
+            return await RepeatedFetch(self, connection, version, self._name).run(planned)
+        context = self._context
+        request = fetch_request(planned, self._limits, context.broker_id, self._broker_epoch)
         response: FetchResponse = await connection.call(request, version)
         return response
+
+    # Answers that are taken at once (`repeated_fetch`)
+
+    def moved_request(self, planned: PlannedFetch) -> FollowerFetchRequest:
+        """Make a request that names one partition."""
+        broker_id = self._context.broker_id
+        return moved_request(planned, self._limits, broker_id, self._broker_epoch)
+
+    def takes_at_once(self, answer: FollowerFetchAnswer) -> bool:
+        """Tell whether an answer can be taken in one short step."""
+        key = TopicId(answer.topic_id), answer.index
+        followed, asked = self._followed.get(key), self._plan.asked(key)
+        return (
+            followed is not None
+            and asked is not None
+            and len(answer.records) <= AT_ONCE_BYTES
+            and self._plan.is_session(answer.session_id)
+            and self._is_current(followed, asked)
+            and followed.replica.start_below(answer.records, asked.leader_epoch) is None
+        )
+
+    def take_at_once(self, answer: FollowerFetchAnswer) -> PlannedFetch | None:
+        """Take an answer, and return the next request if it again names one partition."""
+        self._plan.answered(ErrorCode.NONE, answer.session_id)
+        followed = self._followed[TopicId(answer.topic_id), answer.index]
+        try:
+            self._append_at_once(
+                followed, answer.records, answer.high_watermark, answer.log_start_offset
+            )
+        except Exception as error:  # noqa: BLE001 - as with the answers of several partitions
+            self._failed(followed, error)
+        self._reachable()
+        self._follow_broker_epoch()
+        self._go_on_throttled()
+        link = self._link
+        if link is None or link.address != self._context.leaders.address(self.leader):
+            return None
+        return self._plan.next_moved(self._clock.monotonic())
 
     # Answers
 
@@ -304,7 +358,7 @@ class Fetcher:
         step = _Step(self._context)
         unplaced: list[_Answer] = []
         for answer in self._answers(response):
-            if not self._is_current(answer):
+            if not self._is_current(answer.followed, answer.asked):
                 # Its role has changed, and who changed it has not said yet what to fetch instead.
                 # Until then the same question would get the same answer at once.
                 self._rest_partition(answer.followed)
@@ -326,9 +380,8 @@ class Fetcher:
                 if followed is not None and asked is not None:
                     yield _Answer(followed, asked, told)
 
-    def _is_current(self, answer: _Answer) -> bool:
+    def _is_current(self, followed: Followed, asked: ReplicaPosition) -> bool:
         """Tell whether a replica is still where the leader was asked for it."""
-        followed, asked = answer.followed, answer.asked
         replica = followed.replica
         return (
             self._followed.get(followed.key) is followed
@@ -364,10 +417,13 @@ class Fetcher:
         followed, asked, told = answer
         replica, epoch = followed.replica, asked.leader_epoch
         records = memoryview(told.records or b"")  # type: ignore[arg-type]  # decoded: one buffer
-        received = 0
         start = replica.start_below(records, epoch)
         if start is not None and not await self._restart(followed, start):
             return
+        if len(records) <= AT_ONCE_BYTES:
+            self._append_at_once(followed, records, told.high_watermark, told.log_start_offset)
+            return
+        received = 0
         try:
             for piece in pieces(records):
                 received += replica.append_as_follower(
@@ -379,10 +435,30 @@ class Fetcher:
         finally:
             self.bytes_in += received
             self._moved(followed)
-        followed.lag = max(0, told.high_watermark - replica.log_end_offset)
-        if records and not received:
+        self._appended(followed, told.high_watermark, len(records), received)
+
+    def _append_at_once(
+        self, followed: Followed, records: memoryview, high_watermark: int, log_start_offset: int
+    ) -> None:
+        """Append records that are too few for pieces."""
+        received = 0
+        try:
+            received = followed.replica.append_as_follower(
+                records, followed.leader_epoch, high_watermark, log_start_offset
+            )
+        finally:
+            self.bytes_in += received
+            self._moved(followed)
+        self._appended(followed, high_watermark, len(records), received)
+
+    def _appended(
+        self, followed: Followed, high_watermark: int, offered: int, received: int
+    ) -> None:
+        """Note how far a replica is behind, and that nothing is wrong with it."""
+        followed.lag = max(0, high_watermark - followed.replica.log_end_offset)
+        if offered and not received:
             # A length or an epoch has rotted, or the metadata is about to name another leader.
-            raise CorruptRecords(f"{len(records)} bytes without a batch that can be taken")
+            raise CorruptRecords(f"{offered} bytes without a batch that can be taken")
         followed.trouble = ""
         self._throttle(followed, received)
 
@@ -476,7 +552,7 @@ class Fetcher:
         offsets = await ask_offsets(connection, self._context.broker_id, asked)
         step = _Step(self._context)
         for key, answer in answers.items():
-            if self._is_current(answer):
+            if self._is_current(answer.followed, answer.asked):
                 await self._place_partition(answer.followed, offsets.get(key), step)
                 await step.pause()
 

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 from moldau.base.ids import LeaderEpoch, Offset, PartitionKey, TopicId
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.follower_fetch import FollowerFetchRequest
 from moldau.protocol.messages.data import (
     FetchPartition,
     FetchReplicaState,
@@ -62,6 +63,16 @@ class PlannedFetch(NamedTuple):
     forget: list[FollowedKey]
     is_complete: bool
     """Whether the leader knows of all partitions then; else it should not wait for records."""
+
+    @property
+    def names_one(self) -> bool:
+        """Whether it goes on with a session, in which one partition has moved."""
+        return (
+            len(self.send) == 1
+            and not self.forget
+            and self.is_complete
+            and self.session_epoch != FIRST_EPOCH
+        )
 
 
 class FetchPlan:
@@ -176,7 +187,29 @@ class FetchPlan:
         complete = not self._changed
         return PlannedFetch(self._session_id, self._session_epoch, send, forget, complete)
 
+    def next_moved(self, now_s: float) -> PlannedFetch | None:
+        """Decide the same where the next request of the session names one partition that moved.
+
+        None, with nothing done, where it does not.
+        """
+        if len(self._changed) != 1 or self._session_epoch == FIRST_EPOCH:
+            return None
+        due_s = self.next_due_s()
+        if due_s is not None and due_s <= now_s:
+            return None
+        (key,) = self._changed
+        position = None if key in self._resting else self._positions.get(key)
+        if position is None or self._known.get(key) == position:
+            return None
+        self._changed.clear()
+        self._known[key] = position
+        return PlannedFetch(self._session_id, self._session_epoch, {key: position}, [], True)
+
     # Answers
+
+    def is_session(self, session_id: int) -> bool:
+        """Tell whether an answer belongs to the session that the last request went on with."""
+        return self._session_epoch != FIRST_EPOCH and session_id == self._session_id
 
     def answered(self, error: ErrorCode, session_id: int) -> bool:
         """Take note of an answer; False if the leader keeps another session than we think.
@@ -214,6 +247,29 @@ class FetchLimits(NamedTuple):
     min_bytes: int
     max_bytes: int
     partition_max_bytes: int
+
+
+def moved_request(
+    planned: PlannedFetch, limits: FetchLimits, broker_id: int, broker_epoch: int
+) -> FollowerFetchRequest:
+    """Make the request of a follower that names one partition."""
+    (((topic_id, index), position),) = planned.send.items()
+    return FollowerFetchRequest(
+        broker_id,
+        broker_epoch,
+        limits.max_wait_ms,
+        limits.min_bytes,
+        limits.max_bytes,
+        planned.session_id,
+        planned.session_epoch,
+        topic_id,
+        index,
+        position.leader_epoch,
+        position.offset,
+        position.last_epoch,
+        position.log_start_offset,
+        limits.partition_max_bytes,
+    )
 
 
 def fetch_request(
