@@ -101,6 +101,7 @@ def test_a_follower_goes_back_and_forth_between_leaders():
     play(work, count=3, num_replica_fetchers=2)
 
 
+@pytest.mark.patches
 def test_a_long_truncation_is_prepared_in_steps_and_dropped_when_the_role_changes(monkeypatch):
     async def work(scene):
         await scene.start()

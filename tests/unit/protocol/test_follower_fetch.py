@@ -37,6 +37,11 @@ VERSIONS = range(FIRST_VERSION, LAST_VERSION + 1)
 INT32, INT64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 # broker id and epoch, three limits, session and its epoch, then the partition
 NUMBERS = st.tuples(*[INT32, INT64], *[INT32] * 5, *[INT32] * 2, INT64, INT32, INT64, INT32)
+FIELDS = (
+    "broker_id", "broker_epoch", "max_wait_ms", "min_bytes", "max_bytes", "session_id",
+    "session_epoch", "topic_id", "index", "leader_epoch", "fetch_offset", "last_fetched_epoch",
+    "log_start_offset", "partition_max_bytes",
+)  # fmt: skip
 SOME = (7, 99, 500, 1, 10_000, 5, 6, 3, 4, 55, 2, 1, 77)
 
 
@@ -63,7 +68,7 @@ def framed(message, version=17, client_id="client"):
 
 
 def values(one):
-    return [getattr(one, name) for name in FollowerFetchRequest.__slots__]
+    return [getattr(one, name) for name in FIELDS]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -118,6 +118,7 @@ def test_without_partitions_nothing_is_asked_for():
     assert len(fetches) == 0
 
 
+@pytest.mark.patches
 def test_many_partitions_are_named_in_several_requests_that_do_not_wait(monkeypatch):
     monkeypatch.setattr(plan, "PARTITIONS_PER_REQUEST", 2)
     fetches = FetchPlan()
@@ -132,6 +133,7 @@ def test_many_partitions_are_named_in_several_requests_that_do_not_wait(monkeypa
     assert fetch_request(second, FetchLimits(500, 1, 10, 5), 2, 9).max_wait_ms == 500
 
 
+@pytest.mark.patches
 def test_without_a_session_partitions_take_turns(monkeypatch):
     monkeypatch.setattr(plan, "PARTITIONS_PER_REQUEST", 2)
     fetches = FetchPlan()

@@ -1,7 +1,6 @@
 """Partitions are found by name and by topic id, and missed for the right reason."""
 
-from types import SimpleNamespace
-
+from kits import log_kit
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.partition import Partition
@@ -11,8 +10,9 @@ ORDERS = TopicId(bytes([1] * 16))
 
 
 def partition(index, topic_id=ORDERS, name="orders"):
-    log = SimpleNamespace(log_start_offset=0, log_end_offset=0)
-    return Partition(PartitionKey(name, index), topic_id, log, 1)
+    disk, key = log_kit.Broker(), PartitionKey(name, index)
+    log = disk.manager.open_or_create(key, topic_id, disk.config)
+    return Partition(key, topic_id, log, 1)
 
 
 def test_a_partition_that_cannot_be_served_is_not_one_that_nobody_knows():

@@ -2,11 +2,11 @@
 
 import asyncio
 import random
-from types import SimpleNamespace
 
 import pytest
 
-from moldau.base.ids import PartitionKey
+from kits import log_kit
+from moldau.base.ids import PartitionKey, TopicId
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.replication.partition import Partition
 from moldau.server.fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS, FetchSessions
@@ -31,8 +31,9 @@ def sessions(clock):
 
 
 def partition(name="t", index=0):
-    log = SimpleNamespace(log_start_offset=0, log_end_offset=0)
-    return Partition(PartitionKey(name, index), bytes(16), log, 1)
+    disk, key, topic_id = log_kit.Broker(), PartitionKey(name, index), TopicId(b"t" * 16)
+    log = disk.manager.open_or_create(key, topic_id, disk.config)
+    return Partition(key, topic_id, log, 1)
 
 
 def test_a_session_is_opened_with_epoch_0_and_goes_on_with_1_2_3(sessions):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
+import pytest
+
 from kits.fetch_kit import FAR, Kit, sizes
 from kits.log_kit import make_batch
 from kits.slicing import count_pauses, finished
@@ -16,6 +18,7 @@ from moldau.server.handlers.fetch import MOVES_PER_STEP, FetchHandler
 class TestFetches:
     """Fetches of thousands of partitions."""
 
+    @pytest.mark.patches
     def test_partitions_are_put_behind_the_others_in_steps(self):
         session = FetchSession(0, 0.0)
         for index in range(3 * MOVES_PER_STEP):

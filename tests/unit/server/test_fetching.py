@@ -224,6 +224,7 @@ def test_a_log_that_is_offline_is_a_storage_error():
     }
 
 
+@pytest.mark.patches
 def test_a_disk_that_fails_under_a_reader_is_its_partitions_error_alone(monkeypatch):
     kit = Kit("good", "bad")
     for name in ("good", "bad"):
@@ -250,6 +251,7 @@ def test_a_disk_that_fails_under_a_reader_is_its_partitions_error_alone(monkeypa
     assert [error.path for error in failed] == [kit["bad"].log.folder]
 
 
+@pytest.mark.patches
 def test_bytes_that_rotted_under_a_reader_are_its_partitions_error_alone(monkeypatch):
     kit = Kit("good", "bad")
     for name in ("good", "bad"):
@@ -422,6 +424,7 @@ def test_what_there_is_is_given_when_time_is_up():
     asyncio.run(scenario())
 
 
+@pytest.mark.patches
 def test_many_appends_in_one_turn_wake_a_parked_fetch_once():
     async def scenario():
         kit = Kit("t")
@@ -480,6 +483,7 @@ def test_a_client_that_leaves_takes_its_parked_fetch_along(kept):
     asyncio.run(scenario())
 
 
+@pytest.mark.patches
 def test_a_parked_fetch_is_answered_even_if_looking_fails():
     async def scenario():
         kit = Kit("t")
@@ -505,6 +509,7 @@ def test_a_parked_fetch_is_answered_even_if_looking_fails():
 # The answer
 
 
+@pytest.mark.patches
 def test_partitions_of_one_topic_that_stand_together_are_one_group():
     def fetched(topic):
         return SimpleNamespace(reader=SimpleNamespace(topic=topic))

@@ -15,7 +15,7 @@ from kits.fast_path_kit import BothPaths, OneRouteBroker
 from kits.fetch_kit import FAR, unexpected
 from kits.log_kit import HandClock, make_batch, sized_batch
 from kits.partition_kit import ME, OTHER
-from kits.request_kit import connection, session
+from kits.request_kit import session
 from moldau.base.files import FileRegion
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.observe.traffic import Traffic
@@ -34,6 +34,7 @@ from moldau.server.fetch.reading import ParkedFetches
 from moldau.server.fetch.sessions import FetchSessions
 from moldau.server.handlers.fetch import FetchHandler
 from moldau.server.handlers.follower_fetch_fast_path import FollowerFetchFastPath
+from moldau.server.network.connection import Connection
 from moldau.server.network.dispatch import Route
 
 COUNT = 40
@@ -88,7 +89,8 @@ class Broker(OneRouteBroker):
         self.partitions.get("t", index).append_as_leader(batch, parse_header(batch), 1)
 
     def send(self, frame, asker=None):
-        answer = self.dispatch(connection(asker or BROKERS), memoryview(frame))
+        asking = Connection(None, asker or BROKERS, None, frame_limit=FAR, on_close=None)
+        answer = self.dispatch(asking, memoryview(frame))
         if isinstance(answer, list):
             return comparable(answer)
         self.pending.append(answer)
