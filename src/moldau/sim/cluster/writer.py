@@ -14,7 +14,7 @@ from moldau.protocol.messages.data import PartitionProduceData, ProduceRequest, 
 from moldau.protocol.messages.transactions import InitProducerIdRequest
 from moldau.records.compression import Codec
 from moldau.sim.cluster.claims import PartitionClaims
-from moldau.sim.cluster.client import RETRY_S, ClusterClient, ClusterTargets, NoAnswer
+from moldau.sim.cluster.client import RETRY_S, ClusterClient, ClusterTargets, LeaderView, NoAnswer
 from moldau.sim.cluster.swarm import WriterPlan
 from moldau.sim.history import Violation
 from moldau.sim.workload.numbered_batches import (
@@ -92,7 +92,8 @@ class ClusterWriter(ClusterClient):
                 self._acknowledged(lane, batch, result.base_offset)
             elif error in OUT_OF_ORDER and self._plan.idempotent:
                 if not refused:
-                    self._start_over(lane, number, error, result.error_message)
+                    told = f"{error.name} {result.error_message}"
+                    self._start_over(lane, leader, number, told)
                     return
             else:
                 self.check_refusal(f"a batch for {lane.claims.key}", error, result.error_message)
@@ -108,16 +109,16 @@ class ClusterWriter(ClusterClient):
         if self._plan.acks == ACKS_ALL:
             lane.claims.committed(offset, batch.values)
 
-    def _start_over(
-        self, lane: WriterLane, number: int, error: ErrorCode, message: str | None
-    ) -> None:
+    def _start_over(self, lane: WriterLane, leader: LeaderView, number: int, told: str) -> None:
         """Go on with another producer id; whether the batches under way are there is unknown.
 
         A start shortens a broker's memory for duplicates to one batch (`producer_snapshot`). So
-        only a batch that never had another behind it must be recognised.
+        only a batch that never had another behind it must be recognised. A broker whose id another
+        one has taken may believe in an epoch that is over, and lack what was written since.
         """
-        if lane.burst == 1 and number == 0 and not lane.claims.is_exceeded:
-            raise Violation(f"P4: {lane.claims.key}, {self.name}: {error.name} {message}")
+        is_current = self.targets.nodes.is_registered(leader.node_id)
+        if lane.burst == 1 and number == 0 and is_current and not lane.claims.is_exceeded:
+            raise Violation(f"P4: {lane.claims.key}, {self.name}: {told}")
         self.targets.seen["duplicates forgotten"] += 1
         lane.claims.given_up.add(self.name)
         lane.producer_id, lane.next_sequence, lane.begun = -1, 0, False
