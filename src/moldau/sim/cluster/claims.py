@@ -24,6 +24,8 @@ class PartitionClaims:
         self.values: dict[int, bytes] = {}
         """By offset."""
         self._offsets: dict[bytes, int] = {}
+        self.end = 0
+        """Behind the last record that is known to be committed."""
         self.given_up: set[str] = set()
         """Writers that gave up a batch: their numbers may have gaps."""
 
@@ -36,6 +38,7 @@ class PartitionClaims:
         """Take records that are committed, from an offset on."""
         if self.is_exceeded:
             return
+        self.end = max(self.end, first_offset + len(values))
         for offset, value in enumerate(values, first_offset):
             if f"/{self.key}/".encode() not in value:
                 raise Violation(f"P2: {self.key} offset {offset} holds {value!r}, not its own")

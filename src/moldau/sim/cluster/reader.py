@@ -1,23 +1,33 @@
-"""A reader: it reads every partition from its leader over and over, and checks what it gets."""
+"""A reader: it reads every partition from its leader over and over, and checks what it gets.
+
+It asks each new leader where the partition ends, and now and then again (P9). Sometimes it reads
+from any broker, as a client with old metadata does: one that does not lead must refuse.
+"""
 
 from __future__ import annotations
 
 import asyncio
 
+from moldau.base.ids import NO_LEADER_EPOCH
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     FetchablePartitionResponse,
     FetchPartition,
     FetchRequest,
     FetchTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
 )
 from moldau.sim.cluster.claims import PartitionClaims
 from moldau.sim.cluster.client import RETRY_S, ClusterClient, ClusterTargets, LeaderView, NoAnswer
 from moldau.sim.history import Read, Violation
-from moldau.sim.workload.consumer import fetched_records
+from moldau.sim.workload.consumer import LATEST, fetched_records
 
 FETCH_SIZE = 5_000
 JUMP_CHANCE = 0.05
+END_CHANCE = 0.15
+ELSEWHERE_CHANCE = 0.1
 PAUSE_S = 0.05
 
 
@@ -27,6 +37,10 @@ class ClusterReader(ClusterClient):
     def __init__(self, targets: ClusterTargets, name: str) -> None:
         super().__init__(targets, name)
         self._offsets = dict.fromkeys(range(len(targets.claims)), 0)
+        self._ends = dict.fromkeys(self._offsets, 0)
+        """The highest end of each partition that this client was told, or has read up to."""
+        self._asked_epochs = dict.fromkeys(self._offsets, 0)
+        """The last leader epoch in which it was told."""
 
     async def run(self) -> None:
         """Read until the run stops."""
@@ -34,12 +48,61 @@ class ClusterReader(ClusterClient):
             number = self.chance.choice(list(self._offsets))
             claims = self.targets.claims[number]
             try:
-                await self._read_on(number, claims)
+                await self._work_on(number, claims)
             except NoAnswer:
                 self.forget_leader(claims)
                 await asyncio.sleep(RETRY_S)
             await asyncio.sleep(self.chance.expovariate(1 / PAUSE_S))
         self.close()
+
+    async def _work_on(self, number: int, claims: PartitionClaims) -> None:
+        drawn = self.chance.random()
+        leader = await self.leader_of(claims)
+        if drawn < END_CHANCE or leader.epoch != self._asked_epochs[number]:
+            await self._ask_end(number, claims, leader)
+        elif drawn < END_CHANCE + ELSEWHERE_CHANCE:
+            await self._read_elsewhere(number, claims)
+        else:
+            await self._read_on(number, claims)
+
+    async def _ask_end(self, number: int, claims: PartitionClaims, leader: LeaderView) -> None:
+        """P9: ask the leader for the latest offset, which never goes back for a client.
+
+        The leader of the present epoch also knows of all that others were told. One of an epoch
+        that is over may not, so that it is compared with this client's own knowledge only.
+        """
+        committed = claims.end
+        partition = ListOffsetsPartition(claims.key.partition, leader.epoch, LATEST)
+        topic = ListOffsetsTopic(claims.key.topic, [partition])
+        response = await self.call(leader.node_id, ListOffsetsRequest(-1, topics=[topic]))
+        result = response.topics[0].partitions[0]
+        if result.error_code:
+            self.check_refusal(f"the end of {claims.key}", result.error_code)
+            self.forget_leader(claims)
+            await asyncio.sleep(RETRY_S)
+            return
+        self.targets.seen["end told"] += 1
+        self._asked_epochs[number] = leader.epoch
+        state = self.targets.nodes.image.partition(claims.key)
+        is_present = state is not None and state.leader_epoch == leader.epoch
+        known = max(self._ends[number], committed if is_present else 0)
+        if result.offset < known and not claims.is_exceeded:
+            raise Violation(
+                f"P9: {claims.key} ended at {known}, now at {result.offset} "
+                f"on broker {leader.node_id} in epoch {leader.epoch}"
+            )
+        self._ends[number] = result.offset
+
+    async def _read_elsewhere(self, number: int, claims: PartitionClaims) -> None:
+        """Read from any broker, whoever leads.
+
+        A leader of an epoch that is over still has what it knew to be committed, but may end there.
+        """
+        offset = self._offsets[number]
+        stranger = LeaderView(self.any_node(), NO_LEADER_EPOCH)
+        result = await self.fetch(claims, stranger, offset, max_wait_ms=0)
+        if result.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.take(claims, offset, result)
 
     async def _read_on(self, number: int, claims: PartitionClaims) -> None:
         if self.chance.random() < JUMP_CHANCE:
@@ -54,7 +117,8 @@ class ClusterReader(ClusterClient):
             if claims.is_exceeded:
                 self._offsets[number] = 0
         else:
-            self._offsets[number] = offset + len(records)
+            self._offsets[number] = end = offset + len(records)
+            self._ends[number] = max(self._ends[number], end)
             self.targets.seen["read"] += len(records)
 
     async def fetch(
