@@ -4,8 +4,9 @@ The invariants, with the numbers that they have in the whole simulation:
 
     I1  the high watermark lies in the log, and does not move back under one leader
     I2  one broker appends in a leader epoch
-    I3  what a leader calls committed is on every replica that could be elected: those in sync,
-        those about to be, and eligible leaders; and enough replicas were in sync
+    I3  what a leader has ever called committed is on every replica that could be elected: those in
+        sync, those about to be, and eligible leaders; and enough replicas were in sync
+    I4  a leader is in the ISR, and the ISR has replicas in service only
     I7  the log's start lies below the high watermark
     I12 all images of the metadata are states of one history, in which a deleted topic does not
         come back and blocks of producer ids do not overlap
@@ -50,6 +51,8 @@ class Monitor:
         self._node_images: dict[int, MetadataImage] = {}
         self._observed: dict[tuple[int, PartitionKey], _Observed] = {}
         self._appenders: dict[tuple[PartitionKey, int], int] = {}
+        self._committed: dict[tuple[TopicId, int], int] = {}
+        """The highest high watermark of any leader. A new one's may be behind it for a while."""
         self.deleted: set[TopicId] = set()
         """The ids of topics that were deleted."""
 
@@ -75,6 +78,7 @@ class Monitor:
             if image.version < self._image.version:
                 raise Violation(f"I12: {node.name} is back at version {image.version}")
             self._check_history(self._image, image)
+            self._check_isrs(image)
             self._count_changes(self._image, image)
             self._image = image
             self._atlas.follow(image)
@@ -86,6 +90,18 @@ class Monitor:
             raise Violation(f"I12: deleted topics are back: {names}")
         if new.next_producer_id < old.next_producer_id:
             raise Violation(f"I12: producer ids from {new.next_producer_id} on are given out twice")
+
+    def _check_isrs(self, image: MetadataImage) -> None:
+        for topic in image.topics.values():
+            for state in topic.partitions:
+                if state.leader < 0:
+                    continue
+                if state.leader not in state.isr or not set(state.isr) <= set(state.replicas):
+                    raise Violation(f"I4: {topic.name}: {state}")
+                for member in state.isr:
+                    broker = image.brokers.get(member)
+                    if broker is None or broker.fenced:
+                        raise Violation(f"I4: {topic.name}: broker {member} is fenced: {state}")
 
     def _count_changes(self, old: MetadataImage, new: MetadataImage) -> None:
         for name, topic in new.topics.items():
@@ -163,6 +179,8 @@ class Monitor:
             self._check_committed(where, now)
         elif partition.delayed_count:
             raise Violation(f"I13: {where}: {partition.delayed_count} wait, another broker leads")
+        elif old is not None and now.end < old.end:
+            self._check_complete(where, partition)
 
     def _compare(self, node: Node, where: str, old: _Observed, now: _Observed) -> None:
         """Compare a replica with what it was in the same life of its broker."""
@@ -189,28 +207,39 @@ class Monitor:
             raise Violation(f"I3: {where}: {now.high_watermark} is committed by {now.role.isr}")
 
     def _check_committed(self, where: str, now: _Observed) -> None:
-        """I3, the cheap part: whoever may be elected has all offsets that are committed.
+        """Take what a leader calls committed, unless its epoch is over.
 
-        A leader of an epoch that is over may count with replicas that follow another one now. One
-        that knows more than was seen of the voter, which is just ending, cannot be judged.
+        Such a one may count with replicas that follow another leader now.
         """
-        key, image = now.partition.key, self._nodes.image
-        state = image.partition(key)
+        state = self._nodes.image.partition(now.partition.key)
         if state is None or state.leader_epoch != now.role.leader_epoch:
             return
-        if state.partition_epoch < now.role.partition_epoch:
+        place = now.partition.topic_id, now.partition.key.partition
+        self._committed[place] = max(self._committed.get(place, 0), now.high_watermark)
+        self._check_complete(where, now.partition)
+
+    def _check_complete(self, where: str, partition: Partition) -> None:
+        """I3, the cheap part: whoever may be elected has all offsets that are committed.
+
+        A broker that knows more than was seen of the voter, which is just ending, cannot be judged.
+        """
+        key, pending = partition.key, partition.pending_isr
+        state = self._nodes.image.partition(key)
+        if state is None or key in self._atlas.exceeded:
             return
-        if key in self._atlas.exceeded:
+        if state.partition_epoch < partition.role.partition_epoch:
             return
-        pending = now.partition.pending_isr
+        committed = self._committed.get((partition.topic_id, key.partition), 0)
         may_lead = {*state.isr, *state.eligible_leaders, *(() if pending is None else pending.isr)}
         for broker_id in sorted(may_lead):
             found = self._observed.get((broker_id, key))
             if found is None or self._atlas.is_damaged(key, broker_id):
                 continue
-            if found.partition.log.log_end_offset < now.high_watermark:
+            if found.partition.topic_id != partition.topic_id:
+                continue
+            if found.partition.log.log_end_offset < committed:
                 raise Violation(
-                    f"I3: {where}: {now.high_watermark} is committed, broker {broker_id} ends at "
+                    f"I3: {where}: {committed} is committed, broker {broker_id} ends at "
                     f"{found.partition.log.log_end_offset}; ISR {state.isr}, eligible leaders "
                     f"{state.eligible_leaders}, pending {pending}"
                 )
