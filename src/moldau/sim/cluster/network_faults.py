@@ -11,6 +11,9 @@ from moldau.sim.cluster.nodes import Node
 Pair = tuple[str, str]
 """Source and target of a link, or two hosts."""
 
+JOIN_S = 0.3
+"""In which a follower has caught up, mostly, and its leader has proposed it for the ISR."""
+
 
 async def _clog(scene: FaultScene, pairs: list[Pair]) -> None:
     """Let nothing pass between pairs of hosts, in one direction or in both."""
@@ -81,19 +84,21 @@ async def lose_isr_answers(scene: FaultScene) -> None:
     """Let a leader ask for another ISR, hear no answer, and be replaced or hear it late.
 
     A follower is cut off from its leader, which therefore asks for an ISR without it. The voter
-    hears that and decides, but nothing that it sends reaches the leader.
+    hears that and decides, but nothing that it sends reaches the leader. Or the same happens when
+    the follower is back: the leader asks for an ISR with it, and then it is cut off again.
     """
     leader = scene.choose_leader()
     follower = None if leader is None else _choose_follower(scene, leader)
     if leader is None or follower is None:
         return
     scene.note(leader)
-    links = [
-        (scene.nodes.voter.name, leader.name),
-        (leader.name, follower.name),
-        (follower.name, leader.name),
-    ]
-    for link in links:
+    answers = [(scene.nodes.voter.name, leader.name)]
+    fetches = [(leader.name, follower.name), (follower.name, leader.name)]
+    is_join = scene.chance.random() < 0.5
+    if is_join:
+        await _leave_and_return(scene, fetches, answers)
+    links = answers + fetches
+    for link in fetches if is_join else links:
         scene.network.clog(*link)
     await scene.wait(scene.swarm.lag_s * scene.chance.uniform(1.0, 2.0))
     killed = leader.process.alive and scene.chance.random() < 0.7
@@ -104,6 +109,18 @@ async def lose_isr_answers(scene: FaultScene) -> None:
         scene.network.unclog(*link)
     if killed:
         leader.start()
+
+
+async def _leave_and_return(scene: FaultScene, fetches: list[Pair], answers: list[Pair]) -> None:
+    """Let a follower leave the ISR and fetch again, when its leader hears no answers any more."""
+    for link in fetches:
+        scene.network.clog(*link)
+    await scene.wait(scene.swarm.lag_s * scene.chance.uniform(1.5, 2.5))
+    for link in answers:
+        scene.network.clog(*link)
+    for link in fetches:
+        scene.network.unclog(*link)
+    await scene.wait(JOIN_S * scene.chance.uniform(0.2, 2.0))
 
 
 def _choose_follower(scene: FaultScene, leader: Node) -> Node | None:
