@@ -53,15 +53,6 @@ def promises_more_than_the_log_has(patch):
     patch.setattr(Partition, "advance", advance)
 
 
-def remembers_one_batch_of_a_producer(patch):
-    def duplicate(producer, header):
-        last = producer.batches[-1] if producer.batches else None
-        same = last is not None and last.last_sequence == header.last_sequence
-        return last if same else None
-
-    patch.setattr(producers, "_duplicate", duplicate)
-
-
 def forgets_producers_at_a_start(patch):
     def forget(files, folder, states, segments, end):
         states.clear()
@@ -111,7 +102,6 @@ FLUSHED = ({"flush.ms": "100"},) * 2
 MUTANTS = [
     (answers_before_it_appends, "P2|P4|P8|P9|I5", {}),
     (promises_more_than_the_log_has, "P2|P7|P8|P9|I1", {}),
-    (remembers_one_batch_of_a_producer, "P4", RESETS | {"producers": RETRIES}),
     (appends_a_retried_batch_again, "P4", RESETS | {"producers": RETRIES}),
     (forgets_producers_at_a_start, "P4|I8|E9", CRASHES | {"producers": RETRIES}),
     (trusts_what_it_finds_after_a_crash, "P2|P8|I5|E9", POWER),
