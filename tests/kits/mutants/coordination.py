@@ -7,11 +7,9 @@ import pytest
 from kits.coordination_runs import NETWORK, TRANSACTIONS, run_coordinators
 from kits.mutants.cluster_runs import COORDINATORS, coordinated
 from kits.mutants.mutant import Mutant
-from moldau.coordination.host import Host
 from moldau.replication.pending_commits import PendingCommits
 from moldau.server.lifecycle.internal_partitions import LedPartition
 from moldau.server.transactions import markers
-from moldau.sim.swarm import Coordination
 from moldau.storage.producers import ProducerStates
 
 Patch = pytest.MonkeyPatch
@@ -31,27 +29,6 @@ def answer_markers_before_the_high_watermark(patch: Patch) -> None:
 def reply_before_the_commit(patch: Patch) -> None:
     end = property(lambda self: self._partition.log_end_offset)
     patch.setattr(LedPartition, "committed_offset", end)
-
-
-def tell_what_is_not_committed(patch: Patch) -> None:
-    """Requests that only read do not wait until what they tell is committed."""
-    step = Host._step
-
-    def hasty(self, outcome):
-        only_reads = not outcome.records and not outcome.effects and outcome.then is None
-        return step(self, outcome._replace(at_once=True) if only_reads else outcome)
-
-    patch.setattr(Host, "_step", hasty)
-
-
-def take_markers_of_the_same_epoch(patch: Patch) -> None:
-    """As before KIP-890."""
-    check = ProducerStates.check_marker
-    patch.setattr(
-        ProducerStates,
-        "check_marker",
-        lambda self, header, marker, _: check(self, header, marker, 1),
-    )
 
 
 def ignore_the_oldest_transaction(patch: Patch) -> None:
@@ -79,14 +56,6 @@ MUTANTS = {
     ),
     "a coordinator replies before the commit": Mutant(
         reply_before_the_commit, coordinated(*COORDINATORS), "P5|P6|G1|G2|I10"
-    ),
-    "a committed group offset is told before the high watermark": Mutant(
-        tell_what_is_not_committed,
-        coordinated(*COORDINATORS, coordination=Coordination(committers=("plain",) * 4)),
-        "P6",
-    ),
-    "a marker of the same producer epoch is taken": Mutant(
-        take_markers_of_the_same_epoch, coordinated(*COORDINATORS), "P3|P5"
     ),
     "the last stable offset ignores an open transaction": Mutant(
         ignore_the_oldest_transaction, _transactions_on_one_broker, "P3|P5"

@@ -6,8 +6,6 @@ in a whole cluster: in the leader, in the follower and, where it checks the same
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kits.mutants.cluster_runs import (
@@ -91,16 +89,6 @@ def return_as_if_nothing_was_lost(patch: Patch) -> None:
     patch.setattr(Broker, "_previous_epoch", previous_epoch)
 
 
-def take_proposals_of_an_older_partition_epoch(patch: Patch) -> None:
-    refusal = isr_changes._refusal
-
-    def lenient(image, broker_id, partition, proposal):
-        epoch = max(proposal.partition_epoch, partition.partition_epoch)
-        return refusal(image, broker_id, partition, replace(proposal, partition_epoch=epoch))
-
-    patch.setattr(isr_changes, "_refusal", lenient)
-
-
 def pass_changes_of_metadata_by(patch: Patch) -> None:
     changed = Replicas.changed
 
@@ -164,7 +152,6 @@ def append_after_the_leadership(patch: Patch) -> None:
 
 
 ALL_IN_SYNC = {"topics": (TopicPlan("topic-0", 3, 3, 3),)}
-ANY_LEADER = {"topics": (TopicPlan("topic-0", 3, 3, 1),)}
 LEADER_ALONE = {"topics": (TopicPlan("topic-0", 3, 2, 1),)}
 """The high watermark moves on with the leader alone, and the voter need not be a replica."""
 COMMITTED = "I3|P1|P2"
@@ -202,11 +189,6 @@ MUTANTS = {
     "a fenced broker joins": Mutant(let_fenced_brokers_join, data(*CUTS), "I4"),
     "an unclean return keeps its place": Mutant(
         return_as_if_nothing_was_lost, data(*POWER, **ALL_IN_SYNC), COMMITTED
-    ),
-    "the controller compares no partition epochs": Mutant(
-        take_proposals_of_an_older_partition_epoch,
-        data(*LOST_ANSWERS, "power cut", "voter partition", settings=QUICK_LAG, **ANY_LEADER),
-        "I3|P1|P2|I4",
     ),
     "a change of metadata is passed by": Mutant(pass_changes_of_metadata_by, data(*KILLS), "P7|I3"),
     "truncation to the high watermark": Mutant(

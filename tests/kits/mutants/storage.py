@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -10,13 +9,11 @@ import pytest
 
 from kits.mutants.cluster_runs import ZOMBIES, data
 from kits.mutants.mutant import Mutant, RunSeed
-from moldau.base.errors import StorageError
 from moldau.records.compression import Codec
 from moldau.sim.scenarios import run_seed
 from moldau.sim.swarm import Coordination
 from moldau.sim.workload.producer import ProducerPlan
 from moldau.storage import producers
-from moldau.storage.flushing import Flush
 from moldau.storage.log_truncation import Truncation
 from moldau.storage.prepared_end import PreparedEnd
 
@@ -45,16 +42,6 @@ def keep_producers_at_a_truncation(patch: Patch) -> None:
     patch.setattr(Truncation, "_replay_producers", lambda *_: None)
 
 
-def swallow_errors_of_fsync(patch: Patch) -> None:
-    run = Flush.run
-
-    def careless(self):
-        with suppress(StorageError):
-            run(self)
-
-    patch.setattr(Flush, "run", careless)
-
-
 MUTANTS = {
     "one batch of a producer is remembered, not five": Mutant(
         remember_one_batch_of_a_producer,
@@ -63,10 +50,5 @@ MUTANTS = {
     ),
     "producer state survives a truncation": Mutant(
         keep_producers_at_a_truncation, data(*ZOMBIES), "E9|I8|P4"
-    ),
-    "an error of fsync is swallowed": Mutant(
-        swallow_errors_of_fsync,
-        one_broker(faults=("disk error", "power cut"), topics=({"flush.messages": "1"},) * 2),
-        "P1|P2|P8|E9",
     ),
 }
