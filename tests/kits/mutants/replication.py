@@ -154,7 +154,7 @@ def append_after_the_leadership(patch: Patch) -> None:
 ALL_IN_SYNC = {"topics": (TopicPlan("topic-0", 3, 3, 3),)}
 LEADER_ALONE = {"topics": (TopicPlan("topic-0", 3, 2, 1),)}
 """The high watermark moves on with the leader alone, and the voter need not be a replica."""
-COMMITTED = "I3|P1|P2"
+COMMITTED = "I3|P1|P2|P9"
 
 MUTANTS = {
     "the high watermark ignores a follower": Mutant(
@@ -167,7 +167,7 @@ MUTANTS = {
         _as_in_the_model("the high watermark moves below min ISR"), data(*KILLS), COMMITTED
     ),
     "acknowledged before the high watermark": Mutant(
-        acknowledge_before_the_high_watermark, data(*KILLS), "P1|P2|P4|I3"
+        acknowledge_before_the_high_watermark, data(*KILLS), "P1|P2|P4|P9|I3"
     ),
     "waiting operations survive a change of role": Mutant(
         keep_operations_waiting, data(*ZOMBIES), "I13"
@@ -201,7 +201,7 @@ MUTANTS = {
         _as_in_the_model("the latest offset is told after an election"), data(*ZOMBIES), "P9"
     ),
     "a follower serves above the high watermark": Mutant(
-        serve_consumers_as_a_follower, data(*KILLS), "P1|P2|P3"
+        serve_consumers_as_a_follower, data(*KILLS), "P1|P2|P3|P9"
     ),
     "a deposed leader still appends": Mutant(
         append_after_the_leadership, data(*ZOMBIES), "I2|I3|P1|P2|P7"
