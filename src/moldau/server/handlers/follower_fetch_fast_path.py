@@ -9,12 +9,14 @@ several partitions, an error or a diverging log, is encoded like any other.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final, TypeVar
 
 from moldau.base.checks import invariant
 from moldau.base.clock import Clock
 from moldau.base.network import Part
+from moldau.base.prompt_future import PromptFuture
 from moldau.observe.requests import RequestStats
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.follower_fetch import (
@@ -90,7 +92,7 @@ class PendingFetch:
         version, correlation_id = _START(frame)
         self._version = version
         self._correlation_id = correlation_id
-        self.future: asyncio.Future[Any]
+        self.future: PromptFuture[Any]
         """Has the framed answer; set where it is waited for."""
         self.is_applied = False
 
@@ -104,9 +106,13 @@ class PendingFetch:
         return self
 
     @property
-    def under_way(self) -> bool:
-        """Whether a stop has to wait for it: not for a request that is parked."""
-        return False
+    def work(self) -> asyncio.Future[Any] | None:
+        """A request that is parked has none: a stop does not wait for it."""
+        return None
+
+    def listen(self, listener: Callable[[Any], None]) -> None:
+        """Have a listener called once the answer is there."""
+        self.future.listen(listener)
 
     def framed(self) -> list[Part]:
         """Return the answer that has come; raises what was raised."""

@@ -22,6 +22,4 @@ def cluster(world, voters_disk):
 @pytest.fixture
 def snapshotting(world, voters_disk):
     """A voter that writes a snapshot after a few commits, and keeps only the newest."""
-    return ObservedCluster(
-        world, voters_disk, snapshot_after_bytes=1_000, retention=NOTHING_OLDER
-    )
+    return ObservedCluster(world, voters_disk, snapshot_after_bytes=1_000, retention=NOTHING_OLDER)
