@@ -121,6 +121,7 @@ class Client:
             raise BenchError(f"{self._load} took more than {_LOAD_TIMEOUT_S} s") from None
         except SystemExit:
             self._process.kill()
+            self._process.wait()
             raise
         if self._process.returncode != 0:
             raise BenchError(f"{self._load}: {errors.strip().splitlines()[-1:]}")

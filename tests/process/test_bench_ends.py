@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60
 
 
-def brokers_of(pid: int) -> list[int]:
-    """Return the brokers that a process has started, from its main thread."""
+def children(pid: int) -> dict[int, bytes]:
+    """Return the processes that a process has started from its main thread, and their commands."""
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in found if b"serve" in command_of(child)]
+    return {int(child): command_of(child) for child in found}
 
 
 def command_of(pid: str) -> bytes:
@@ -39,19 +39,22 @@ def test_sigterm_ends_the_brokers_of_a_bench(tmp_path, module, count):
         "--candidate", "moldau", "--directory", str(tmp_path), "--output", str(tmp_path / "page"),
     ]  # fmt: skip
     bench = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-    started: list[int] = []
+    started: dict[int, bytes] = {}
     try:
         deadline = time.monotonic() + PATIENCE_S
-        while len(started) < count:
+        # A load runs once all brokers serve.
+        while not any(b"bench.load" in command for command in started.values()):
             assert bench.poll() is None
-            assert time.monotonic() < deadline, "no broker was started"
-            started = brokers_of(bench.pid)
+            assert time.monotonic() < deadline, "no load was started"
+            started = children(bench.pid)
+        brokers = [pid for pid, command in started.items() if b"serve" in command]
+        assert len(brokers) == count
         bench.send_signal(signal.SIGTERM)
         assert bench.wait(PATIENCE_S) == 128 + signal.SIGTERM
-        assert all(map(is_gone, started))
+        assert all(map(is_gone, brokers))
     finally:
         bench.kill()
         bench.wait()
-        for broker in started:
+        for pid in started:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(broker, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
