@@ -53,6 +53,7 @@ from moldau.replication.fetching.answers import (
     out_of_range,
     pieces,
 )
+from moldau.replication.fetching.followed import Followed
 from moldau.replication.fetching.offset_requests import ask_offsets
 from moldau.replication.fetching.plan import (
     FetchLimits,
@@ -82,35 +83,6 @@ PIECES_PER_STEP: Final = 32
 
 NEVER_IDLE_MS: Final = 2**31 - 1
 """A fetcher that waits for a partition to be due keeps its connection."""
-
-
-class Followed:
-    """One partition of a fetcher."""
-
-    __slots__ = ("failed", "key", "lag", "leader_epoch", "replica", "trouble")
-
-    def __init__(self, replica: Partition) -> None:
-        self.replica = replica
-        self.key: FollowedKey = (replica.topic_id, replica.key.partition)
-        self.leader_epoch = replica.role.leader_epoch
-        """The epoch that is followed: another one makes another `Followed`."""
-        self.lag = 0
-        """How many offsets the replica was behind the leader's high watermark at the last answer,
-        as Kafka counts it."""
-        self.failed = False
-        self.trouble = ""
-        """What was last said to be wrong with it. While it lasts, that is not said again."""
-
-    def position(self) -> ReplicaPosition:
-        """Say where the replica goes on now."""
-        replica = self.replica
-        return ReplicaPosition(
-            replica.key,
-            self.leader_epoch,
-            replica.log_end_offset,
-            replica.log.epochs.latest,
-            replica.log_start_offset,
-        )
 
 
 class _Step:

@@ -14,7 +14,8 @@ import asyncio
 from collections.abc import Iterator
 
 from moldau.base.ids import BrokerId, PartitionKey
-from moldau.replication.fetching.fetcher import Fetcher, Followed
+from moldau.replication.fetching.fetcher import Fetcher
+from moldau.replication.fetching.followed import Followed
 from moldau.replication.fetching.plan import FollowedKey
 from moldau.replication.fetching.ports import FollowerContext
 from moldau.replication.partition import Partition
