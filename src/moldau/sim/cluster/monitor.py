@@ -235,6 +235,8 @@ class Monitor:
             found = self._observed.get((broker_id, key))
             if found is None or self._atlas.is_damaged(key, broker_id):
                 continue
+            if self._nodes.by_id(broker_id).has_twin:
+                continue  # that one may be meant, and it is not observed
             if found.partition.topic_id != partition.topic_id:
                 continue
             if found.partition.log.log_end_offset < committed:
