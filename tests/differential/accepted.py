@@ -157,6 +157,12 @@ ACCEPTED: tuple[Accepted, ...] = (
     Accepted(
         "configs-described_broker",
         "own",
+        r"replica\.socket\.receive\.buffer\.bytes.*value",
+        "the kernel sizes the receive buffer of a follower's socket by default (ADR 0014)",
+    ),
+    Accepted(
+        "configs-described_broker",
+        "own",
         r"queued\.max\.request\.bytes.*value",
         "what all requests hold together has a limit by default; in Kafka it has none",
     ),

@@ -100,7 +100,7 @@ SYNCED = ({"flush.messages": "1"},) * 2
 FLUSHED = ({"flush.ms": "100"},) * 2
 
 MUTANTS = [
-    (answers_before_it_appends, "P2|P4|P8|P9|I5", {}),
+    (answers_before_it_appends, "P2|P4|P7|P8|P9|I5", {}),
     (promises_more_than_the_log_has, "P2|P7|P8|P9|I1", {}),
     (appends_a_retried_batch_again, "P4", RESETS | {"producers": RETRIES}),
     (forgets_producers_at_a_start, "P4|I8|E9", CRASHES | {"producers": RETRIES}),

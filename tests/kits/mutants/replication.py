@@ -30,6 +30,7 @@ from moldau.replication.partition import Partition, ReadLimit
 from moldau.replication.pending_commits import PendingCommits
 from moldau.server.broker import Broker
 from moldau.server.fetch.reading import Fetch
+from moldau.server.handlers import produce_fast_path
 from moldau.server.lifecycle.replicas import Replicas
 from moldau.sim.cluster.swarm import TopicPlan
 
@@ -53,6 +54,7 @@ def count_only_the_own_log(patch: Patch) -> None:
 def acknowledge_before_the_high_watermark(patch: Patch) -> None:
     patch.setattr(PendingCommits, "__bool__", lambda self: False)
     patch.setattr(PendingCommits, "add", lambda *_: None)
+    patch.setattr(produce_fast_path, "ACKS_ALL", None)  # no request is waited for
 
 
 def keep_operations_waiting(patch: Patch) -> None:
