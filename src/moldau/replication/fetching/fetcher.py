@@ -185,17 +185,24 @@ class Fetcher:
             self._follow_broker_epoch()
             self._go_on_throttled()
             planned = self._plan.next_request(self._clock.monotonic())
-            try:
-                if planned is None:
-                    await self._wait_for_partition()
-                    continue
+            # Not in a handler of exceptions: see `tests/unit/test_compiled_modules.py`.
+            if not await self._is_done(planned):
+                await self._rest()
+
+    async def _is_done(self, planned: PlannedFetch | None) -> bool:
+        """Do what comes next: fetch, or wait for something to fetch; False if that failed."""
+        try:
+            if planned is None:
+                await self._wait_for_partition()
+            else:
                 await self._fetch(planned)
-            except (ClientError, OSError) as error:
-                self._unreachable(str(error))
-                await self._rest()
-            except Exception:
-                logger.exception("%s: a bug while fetching from broker %d", self._name, self.leader)
-                await self._rest()
+        except (ClientError, OSError) as error:
+            self._unreachable(str(error))
+        except Exception:
+            logger.exception("%s: a bug while fetching from broker %d", self._name, self.leader)
+        else:
+            return True
+        return False
 
     async def _fetch(self, planned: PlannedFetch) -> None:
         """Send a request and take its answer.
