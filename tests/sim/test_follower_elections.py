@@ -125,7 +125,7 @@ def test_a_long_truncation_is_prepared_in_steps_and_dropped_when_the_role_change
         await scene.until_equal()
         assert scene[2].partition().log_end_offset == 40  # it leads, and was not cut
 
-    monkeypatch.setattr("moldau.replication.fetching.fetcher.PIECES_PER_STEP", 1)
+    monkeypatch.setattr("moldau.replication.fetching.step.PIECES_PER_STEP", 1)
     monkeypatch.setattr("moldau.storage.producer_history.BATCHES_PER_STEP", 1)
     play(work)
 

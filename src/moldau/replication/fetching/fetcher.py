@@ -66,6 +66,7 @@ from moldau.replication.fetching.plan import (
 )
 from moldau.replication.fetching.ports import FollowerContext
 from moldau.replication.fetching.repeated_fetch import RepeatedFetch
+from moldau.replication.fetching.step import Step
 from moldau.replication.partition import Partition
 from moldau.storage.epochs import EpochEnd
 from moldau.storage.log_truncation import BlockingSteps
@@ -75,33 +76,8 @@ logger = logging.getLogger(__name__)
 TOPIC_IDS_FROM: Final = 13
 """The first version of Fetch that names topics by their ids, by which the plan goes."""
 
-STEP_S: Final = 0.003
-"""How long a fetcher works before others get their turn."""
-
-PIECES_PER_STEP: Final = 32
-"""The same where the clock stands still, as in the simulation."""
-
 NEVER_IDLE_MS: Final = 2**31 - 1
 """A fetcher that waits for a partition to be due keeps its connection."""
-
-
-class _Step:
-    """What was done since others had their turn."""
-
-    __slots__ = ("_began_s", "_clock", "_count")
-
-    def __init__(self, context: FollowerContext) -> None:
-        self._clock = context.ports.clock
-        self._began_s = self._clock.monotonic()
-        self._count = 0
-
-    async def pause(self) -> None:
-        """Let others have their turn if this step is long enough; call it after each piece."""
-        self._count += 1
-        if self._count >= PIECES_PER_STEP or self._clock.monotonic() - self._began_s >= STEP_S:
-            await asyncio.sleep(0)
-            self._began_s = self._clock.monotonic()
-            self._count = 0
 
 
 class _Answer(NamedTuple):
@@ -334,7 +310,7 @@ class Fetcher:
             if self._plan.failure_count > 1:
                 await self._rest()
             return
-        step = _Step(self._context)
+        step = Step(self._context)
         unplaced: list[_Answer] = []
         for answer in self._answers(response):
             if not self._is_current(answer.followed, answer.asked):
@@ -371,7 +347,7 @@ class Fetcher:
             and not replica.log.is_truncating
         )
 
-    async def _take_partition(self, answer: _Answer, step: _Step) -> None:
+    async def _take_partition(self, answer: _Answer, step: Step) -> None:
         """Do what an answer means for one partition; an error of it is its own."""
         followed, told = answer.followed, answer.told
         meaning = meaning_of(told)
@@ -391,7 +367,7 @@ class Fetcher:
         except Exception as error:  # noqa: BLE001 - one partition must not end the others
             self._failed(followed, error)
 
-    async def _append(self, answer: _Answer, step: _Step) -> None:
+    async def _append(self, answer: _Answer, step: Step) -> None:
         """Append the records of an answer in pieces, as long as the partition is followed."""
         followed, asked, told = answer
         replica, epoch = followed.replica, asked.leader_epoch
@@ -475,7 +451,7 @@ class Fetcher:
             if position != self._plan.asked(followed.key):
                 self._plan.move(followed.key, position)
 
-    async def _truncate(self, followed: Followed, epoch_end: EpochEnd, step: _Step) -> None:
+    async def _truncate(self, followed: Followed, epoch_end: EpochEnd, step: Step) -> None:
         """Cut a replica to what it shares with the leader, and ask again from there."""
         replica, log = followed.replica, followed.replica.log
         before = replica.log_end_offset
@@ -529,14 +505,14 @@ class Fetcher:
         answers = {answer.followed.key: answer for answer in unplaced}
         asked = {key: answer.asked for key, answer in answers.items()}
         offsets = await ask_offsets(connection, self._context.broker_id, asked)
-        step = _Step(self._context)
+        step = Step(self._context)
         for key, answer in answers.items():
             if self._is_current(answer.followed, answer.asked):
                 await self._place_partition(answer.followed, offsets.get(key), step)
                 await step.pause()
 
     async def _place_partition(
-        self, followed: Followed, leader: LeaderOffsets | ErrorCode | None, step: _Step
+        self, followed: Followed, leader: LeaderOffsets | ErrorCode | None, step: Step
     ) -> None:
         replica = followed.replica
         if leader is None or isinstance(leader, ErrorCode):
