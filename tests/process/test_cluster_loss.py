@@ -153,7 +153,8 @@ from moldau.cluster import brokers
 from moldau.cluster.partition_update import PartitionTarget
 def departure(partition, broker_id, *, may_lack_records):
     return PartitionTarget() if partition.leader == broker_id else None
-brokers._departure = departure
+assert callable(brokers.departure)
+brokers.departure = departure
 """
 """A broker that goes, or returns, is replaced as a leader, and stays in every ISR."""
 NO_CHECKPOINTS = {"log.flush.offset.checkpoint.interval.ms": "3600000"}
