@@ -92,6 +92,15 @@ def test_one_ready_line_on_stdout_names_an_address_that_answers(tmp_path):
         assert broker.read_line() == "", "stdout holds the ready line and nothing else"
 
 
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux's list of mappings")
+def test_a_broker_without_tls_does_not_load_openssl(tmp_path):
+    with Serving(tmp_path) as broker:
+        assert ask_api_versions(broker.host, broker.port)
+        maps = Path(f"/proc/{broker.process.pid}/maps").read_text()
+    assert "libcrypto" not in maps
+    assert "unicodedata" not in maps  # which names beyond ASCII are read with
+
+
 def test_a_broker_may_be_asked_over_ipv6(tmp_path):
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()

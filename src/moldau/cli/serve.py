@@ -5,6 +5,9 @@ This is where the real ports are chosen: the machine's clock, disk, sockets and 
 
 from __future__ import annotations
 
+import moldau.cli.plain_asyncio  # noqa: F401 - before anything imports asyncio
+
+# isort: split
 import asyncio
 import gc
 import logging

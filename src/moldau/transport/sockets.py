@@ -225,9 +225,11 @@ async def _give_up(tries: set[asyncio.Task[socket.socket]]) -> None:
 async def _resolve(host: str, port: int, *, passive: bool) -> list[Target]:
     """Find the addresses of a name; one that is an address already needs no thread to ask."""
     flags = socket.AI_PASSIVE if passive else 0
+    # In bytes, or Python loads its tables of Unicode for names, half a megabyte.
+    plain = host.encode() if host.isascii() else host
     try:
         found = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=flags | socket.AI_NUMERICHOST
+            plain, port, type=socket.SOCK_STREAM, flags=flags | socket.AI_NUMERICHOST
         )
     except socket.gaierror:
         found = await asyncio.get_running_loop().getaddrinfo(
