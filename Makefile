@@ -93,8 +93,8 @@ test-long: setup ## the matrices that `make test` has samples of; run it before 
 OF_COMPILED := tests/process/test_form.py tests/process/test_kill_nine.py tests/process/test_memory_budget.py tests/sim/test_broker_seeds.py \
   tests/contract tests/unit/coordination tests/unit/storage tests/unit/records tests/unit/server/test_connection.py \
   $(wildcard tests/unit/server/test_connection_*.py) tests/unit/transport/test_stream_memory.py \
-  tests/unit/replication tests/unit/protocol/test_follower_fetch.py $(wildcard tests/sim/test_follower*.py) \
-  $(wildcard tests/unit/server/test_fetch*.py tests/unit/server/test_follower_fetch*.py) tests/unit/server/test_wait_timer.py
+  tests/unit/replication tests/unit/protocol/test_single_fetch.py $(wildcard tests/sim/test_follower*.py) \
+  $(wildcard tests/unit/server/test_fetch*.py tests/unit/server/test_single_fetch*.py) tests/unit/server/test_wait_timer.py
 test-compiled: setup
 	@$(CAN_COMPILE) && $(MAKE) --no-print-directory wheel || ! $(CAN_COMPILE)
 	@set -o pipefail; if $(CAN_COMPILE); then \

@@ -92,6 +92,14 @@ class Stream(Protocol):
         """Say how many bytes the frame at the head needs, so that the buffer grows once."""
         ...
 
+    def lend(self) -> Callable[[], None] | None:
+        """Leave the buffer with the bytes that are being shown to the receiver, all of them.
+
+        To be called from `received`, which has to use all it is shown. They stay as they are until
+        what is returned is called, once. None if they will not: who needs them has to copy them.
+        """
+        ...
+
     def pause(self) -> None:
         """Stop reading: the peer will feel it."""
         ...

@@ -88,9 +88,43 @@ class RequestTemplate(Protocol):
         """Make the request around this content, with its header and size."""
         ...
 
-    def read(self, frame: bytes) -> Any:
-        """Return what the usual answer says; None if it is another one, to be decoded."""
+    def read(self, frame: memoryview) -> Any:
+        """Return what the usual answer says; None if it is another one, to be decoded.
+
+        The frame is gone when the taker has been told.
+        """
         ...
+
+
+class LentAnswer:
+    """An answer whose records lie in the connection's receive buffer, until that is given back.
+
+    Those of a short answer are a copy.
+    """
+
+    __slots__ = ("_give_back", "message")
+
+    def __init__(self, message: Any, give_back: Callable[[], None] | None) -> None:
+        self.message = message
+        self._give_back = give_back
+
+    def release(self) -> None:
+        """Give the buffer back: the message is needed no more."""
+        give_back, self._give_back, self.message = self._give_back, None, None
+        if give_back is not None:
+            give_back()
+
+
+async def wait_for_lent(future: asyncio.Future[LentAnswer | None]) -> LentAnswer | None:
+    """Wait for an answer; one that came as the waiting was cancelled is released."""
+    try:
+        return await future
+    except asyncio.CancelledError:
+        if not future.cancelled() and future.exception() is None:
+            unwanted = future.result()
+            if unwanted is not None:
+                unwanted.release()
+        raise
 
 
 class _Waiting(NamedTuple):
@@ -103,6 +137,8 @@ class _Waiting(NamedTuple):
     deadline: float
     """By the event loop's clock, and never before that of the request in front."""
     template: RequestTemplate | None
+    is_lent: bool = False
+    """Whether the taker is to get a `LentAnswer`."""
 
 
 def _nobody(connection: ClientConnection) -> None:
@@ -238,29 +274,51 @@ class ClientConnection:
         self._send_encoded(request, version, answer, timeout_s, answered=answered)
         return answer
 
+    async def call_in_place(self, request: Any, version: int) -> LentAnswer | None:
+        """Send a request; large records of its answer are not copied, and have to be released."""
+        answer: asyncio.Future[LentAnswer | None] = self._loop.create_future()
+        self._send_encoded(request, version, answer, self._request_timeout_s, is_lent=True)
+        return await wait_for_lent(answer)
+
     def send_for(self, taker: Taker, request: Any, version: int, *, answered: bool = True) -> None:
         """Send a request now; the taker is told what a future would be."""
         self._send_encoded(request, version, taker, self._request_timeout_s, answered=answered)
 
     def send_rendered(
-        self, taker: Taker, template: RequestTemplate, content: bytes, *, answered: bool = True
+        self,
+        taker: Taker,
+        template: RequestTemplate,
+        content: bytes,
+        *,
+        answered: bool = True,
+        is_lent: bool = False,
     ) -> None:
-        """Send the request that a template renders; the taker gets what the template reads."""
+        """Send the request that a template renders; the taker gets what the template reads.
+
+        An answer that it does not read is decoded, and may be lent.
+        """
         self._check_open()
         correlation_id = self._new_id()
         parts = template.render(correlation_id, content)
         wanted = (correlation_id, template.api, template.version, taker, template)
-        self._post(wanted, parts, self._request_timeout_s, answered=answered)
+        self._post(wanted, parts, self._request_timeout_s, answered=answered, is_lent=is_lent)
 
     def _send_encoded(
-        self, request: Any, version: int, taker: Taker, timeout_s: float, *, answered: bool
+        self,
+        request: Any,
+        version: int,
+        taker: Taker,
+        timeout_s: float,
+        *,
+        answered: bool = True,
+        is_lent: bool = False,
     ) -> None:
         self._check_open()
         api = find_api(request.KEY)
         correlation_id = self._new_id()
         parts = encode_request(api, version, correlation_id, self._client_id, request)
         wanted = (correlation_id, api, version, taker, None)
-        self._post(wanted, parts, timeout_s, answered=answered)
+        self._post(wanted, parts, timeout_s, answered=answered, is_lent=is_lent)
 
     def _check_open(self) -> None:
         if self._stream is None or self._lost is not None:
@@ -278,6 +336,7 @@ class ClientConnection:
         timeout_s: float,
         *,
         answered: bool,
+        is_lent: bool = False,
     ) -> None:
         """Send bytes, and remember what is to come back."""
         correlation_id, api, version, taker, template = wanted
@@ -286,7 +345,7 @@ class ClientConnection:
         waiting = self._waiting if answered else self._leaving
         if waiting:
             deadline = max(deadline, waiting[-1].deadline)
-        waiting.append(_Waiting(correlation_id, api, version, taker, deadline, template))
+        waiting.append(_Waiting(correlation_id, api, version, taker, deadline, template, is_lent))
         self._wake_at(deadline)
         if self._release is not None or self._corked:
             self._held += parts
@@ -312,32 +371,37 @@ class ClientConnection:
         """Match whole frames to the requests they answer."""
         position = 0
         while (end := frame_end(data, position, RESPONSE_SIZE_MAX)) <= len(data):
-            # What an answer carries outlives this call; the buffer does not.
-            self._answered(bytes(data[position + PREFIX_BYTES : end]))
+            self._answered(data[position + PREFIX_BYTES : end], is_last=end == len(data))
             position = end
         assert self._stream is not None
         self._stream.expect(end - position)
         return position
 
-    def _answered(self, content: bytes) -> None:
+    def _answered(self, frame: memoryview, *, is_last: bool) -> None:
         if not self._waiting:
             raise ProtocolError("an answer came that nobody asked for")
-        correlation_id, api, version, answer, _, template = self._waiting[0]
-        frame = memoryview(content)
+        correlation_id, api, version, answer, _, template, is_lent = self._waiting[0]
         if response_correlation_id(frame) != correlation_id:
             raise ProtocolError("an answer came out of order")
-        if template is not None and (usual := template.read(content)) is not None:
+        if template is not None and (usual := template.read(frame)) is not None:
             self._waiting.popleft()
             if not answer.done():
                 answer.set_result(usual)
             return
+        # What an answer carries outlives this call; the buffer does not, unless it is lent.
+        give_back = None
+        if is_lent and is_last and not answer.done():
+            assert self._stream is not None
+            give_back = self._stream.lend()
+        if give_back is None:
+            frame = memoryview(bytes(frame))
         # One that cannot be decoded ends the connection, and who waits for it is told then.
         if api.key == API_VERSIONS_KEY:
             version = version_of_hello(version, frame)
         decoded = decode_response(api, version, frame)
         self._waiting.popleft()
         if not answer.done():
-            answer.set_result(decoded)
+            answer.set_result(LentAnswer(decoded, give_back) if is_lent else decoded)
         throttle_ms = getattr(decoded, "throttle_time_ms", 0)
         if throttle_ms > 0 and throttles(api.key, version):
             self._keep_quiet(throttle_ms / 1000)

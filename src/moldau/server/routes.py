@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 from moldau.cluster.model import ResourceType
-from moldau.protocol.follower_fetch import FETCH_KEY
 from moldau.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from moldau.protocol.messages.metadata import QuorumListener
+from moldau.protocol.single_fetch import FETCH_KEY
 from moldau.security.session import Session
 from moldau.server.api_permissions import API_PERMISSIONS
 from moldau.server.configuration.log_levels import LogLevels
@@ -28,8 +28,8 @@ from moldau.server.handlers.configs import ConfigHandlers
 from moldau.server.handlers.disabled_groups import DISABLED_ROWS
 from moldau.server.handlers.discovery import DiscoveryHandlers
 from moldau.server.handlers.fetch import FetchHandler
+from moldau.server.handlers.fetch_fast_path import FetchFastPath
 from moldau.server.handlers.find_coordinator import CoordinatorHandlers
-from moldau.server.handlers.follower_fetch_fast_path import FollowerFetchFastPath
 from moldau.server.handlers.group_offsets import GroupOffsetHandlers
 from moldau.server.handlers.groups import GroupHandlers
 from moldau.server.handlers.log_dirs import LogDirHandler
@@ -206,7 +206,7 @@ def _fast_paths(
     parts.store.subscribe(commit_fast_path.metadata_changed)
     return {
         PRODUCE_KEY: ProduceFastPath(produce, metrics.of("Produce"), clock).answer,
-        FETCH_KEY: FollowerFetchFastPath(fetch, metrics.of("Fetch"), clock).answer,
+        FETCH_KEY: FetchFastPath(fetch, metrics.of("Fetch"), clock).answer,
         OFFSET_COMMIT_KEY: commit_fast_path.answer,
         SYNC_GROUP_KEY: SyncFastPath(groups, metrics.of("SyncGroup"), clock).answer,
     }

@@ -283,6 +283,9 @@ class SimStream:
     def expect(self, size: int) -> None:
         """Nothing is to be prepared: simulated buffers grow by themselves."""
 
+    def lend(self) -> None:
+        """Bytes are never lent: who keeps them uncopied reads scribble."""
+
     def pause(self) -> None:
         self._paused = True
 

@@ -28,7 +28,8 @@ import os
 import socket
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 from moldau.base.checks import invariant
@@ -271,10 +272,13 @@ class SocketStream:
         if self._buffer is not None:
             self._pool.give(self._buffer)
             self._buffer = None
-            memory = self.memory
-            memory.budget.finish(memory.request)
-            memory.budget.release(memory.request)
-            self._feed()
+            self._buffer_released()
+
+    def _buffer_released(self) -> None:
+        memory = self.memory
+        memory.budget.finish(memory.request)
+        memory.budget.release(memory.request)
+        self._feed()
 
     @property
     def memory(self) -> MemoryAccount:
@@ -296,6 +300,19 @@ class SocketStream:
     def expect(self, size: int) -> None:
         """Say how many bytes the frame at the head needs, so that the buffer grows once."""
         self._expected = size
+
+    def lend(self) -> Callable[[], None] | None:
+        """Leave the buffer with the bytes that are being shown; None if it is the shared one.
+
+        It counts for what the peer makes us hold no more: to be lent is for answers, which have
+        been asked for.
+        """
+        own, self._buffer = self._buffer, None
+        if own is None:
+            return None
+        self._filled = 0
+        self._buffer_released()
+        return partial(self._pool.give, own)
 
     def pause(self) -> None:
         """Stop reading: the peer will feel it."""

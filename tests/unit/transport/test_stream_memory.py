@@ -403,3 +403,55 @@ def test_a_buffer_that_somebody_still_looks_at_grows_by_a_copy():
         grown = pool.grow(buffer, 5, rounded(2 * MIB))
     assert bytes(grown[:5]) == b"begun"
     assert len(grown) == rounded(2 * MIB)
+
+
+class Lending(Framed):
+    """Keeps the frames it is shown where they lie, each with what gives its buffer back."""
+
+    def __init__(self, stream):
+        super().__init__(stream, self.take)
+        self.lent = []
+
+    def take(self, body):
+        self.lent.append((body, self.stream.lend()))
+        return [b"done"]
+
+
+class LendingSide(Side):
+    def accept(self, stream):
+        owner = self.owners[stream.peer.port] = Lending(stream)
+        return owner
+
+
+def test_a_buffer_that_is_lent_is_left_alone_until_it_is_given_back():
+    first, second = random.Random(1).randbytes(MIB), random.Random(2).randbytes(MIB)
+
+    async def scenario():
+        async with LendingSide() as side:
+            reader, writer, owner = await side.connect()
+            for body in (first, second):
+                writer.write(struct.pack(">I", MIB) + body)
+                await reader.readexactly(4)
+            assert [bytes(body) for body, _ in owner.lent] == [first, second]
+            assert side.budget.held == 0
+            pool = owner.stream._pool
+            assert pool.kept == 0
+            for _, give_back in owner.lent:
+                give_back()
+            assert pool.kept == 2 * rounded(MIB + 4)
+            writer.write(struct.pack(">I", MIB) + second)
+            await reader.readexactly(4)
+            assert pool.kept == rounded(MIB + 4)
+
+    asyncio.run(scenario())
+
+
+def test_the_shared_buffer_is_not_lent():
+    async def scenario():
+        async with LendingSide() as side:
+            reader, writer, owner = await side.connect()
+            writer.write(struct.pack(">I", 3) + b"abc")
+            await reader.readexactly(4)
+            assert owner.lent[0][1] is None
+
+    asyncio.run(scenario())

@@ -83,9 +83,9 @@ class ProduceTemplate:
         )
         return [before + length, records, after]
 
-    def read(self, frame: bytes) -> Written | None:
+    def read(self, frame: memoryview) -> Written | None:
         """Read the usual answer; None if this is another one."""
-        numbers = self._answer.field_position(frame, _NUMBERS.size)
+        numbers = self._answer.field_position(bytes(frame), _NUMBERS.size)
         if numbers is None:
             return None
         base_offset, append_time_ms, _ = _NUMBERS.unpack_from(frame, numbers)

@@ -26,22 +26,22 @@ from typing import Final, NamedTuple
 from moldau.base.errors import CorruptRecords, DiskFull, StorageError
 from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 from moldau.engine.broker_errors import UnsupportedVersion
-from moldau.engine.connection import ClientConnection
+from moldau.engine.connection import ClientConnection, LentAnswer
 from moldau.engine.errors import ClientClosed, ClientError, ConnectionLost
 from moldau.engine.handshake import Expected
 from moldau.engine.link import Link
 from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.errors import ApiError, ErrorCode
-from moldau.protocol.follower_fetch import (
-    FIRST_VERSION,
-    LAST_VERSION,
-    FollowerFetchAnswer,
-    FollowerFetchRequest,
-)
 from moldau.protocol.messages.data import (
     FetchablePartitionResponse,
     FetchRequest,
     FetchResponse,
+)
+from moldau.protocol.single_fetch import (
+    FIRST_VERSION,
+    LAST_VERSION,
+    SingleFetchAnswer,
+    SingleFetchRequest,
 )
 from moldau.replication.fetching.answers import (
     AT_ONCE_BYTES,
@@ -181,16 +181,15 @@ class Fetcher:
         return False
 
     async def _fetch(self, planned: PlannedFetch) -> None:
-        """Send a request and take its answer.
-
-        The answer, megabytes of records, is gone with the end of this: it is not to be held while
-        the next one arrives.
-        """
+        """Send a request and take its answer, megabytes of records in the receive buffer."""
         connection = await self._connected()
-        response = await self._ask(connection, planned)
+        answer = await self._ask(connection, planned)
         self._reachable()
-        if response is not None:
-            await self._take(connection, response)
+        if answer is not None:
+            try:
+                await self._take(connection, answer.message)
+            finally:
+                answer.release()
 
     def _follow_broker_epoch(self) -> None:
         """Name every partition again once this broker has registered anew.
@@ -249,9 +248,7 @@ class Fetcher:
         if self._link is not None:
             self._link.close(ClientClosed("the fetcher goes elsewhere"))
 
-    async def _ask(
-        self, connection: ClientConnection, planned: PlannedFetch
-    ) -> FetchResponse | None:
+    async def _ask(self, connection: ClientConnection, planned: PlannedFetch) -> LentAnswer | None:
         """Send a request and return its answer; None if that, and maybe more, was taken already."""
         version = connection.agreed_version(FetchRequest)
         if version < TOPIC_IDS_FROM:
@@ -260,17 +257,16 @@ class Fetcher:
             return await RepeatedFetch(self, connection, version, self._name).run(planned)
         context = self._context
         request = fetch_request(planned, self._limits, context.broker_id, self._broker_epoch)
-        response: FetchResponse = await connection.call(request, version)
-        return response
+        return await connection.call_in_place(request, version)
 
     # Answers that are taken at once (`repeated_fetch`)
 
-    def moved_request(self, planned: PlannedFetch) -> FollowerFetchRequest:
+    def moved_request(self, planned: PlannedFetch) -> SingleFetchRequest:
         """Make a request that names one partition."""
         broker_id = self._context.broker_id
         return moved_request(planned, self._limits, broker_id, self._broker_epoch)
 
-    def takes_at_once(self, answer: FollowerFetchAnswer) -> bool:
+    def takes_at_once(self, answer: SingleFetchAnswer) -> bool:
         """Tell whether an answer can be taken in one short step."""
         key = TopicId(answer.topic_id), answer.index
         followed, asked = self._followed.get(key), self._plan.asked(key)
@@ -283,7 +279,7 @@ class Fetcher:
             and followed.replica.start_below(answer.records, asked.leader_epoch) is None
         )
 
-    def take_at_once(self, answer: FollowerFetchAnswer) -> PlannedFetch | None:
+    def take_at_once(self, answer: SingleFetchAnswer) -> PlannedFetch | None:
         """Take an answer, and return the next request if it again names one partition."""
         self._plan.answered(ErrorCode.NONE, answer.session_id)
         followed = self._followed[TopicId(answer.topic_id), answer.index]

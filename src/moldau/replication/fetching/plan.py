@@ -23,7 +23,6 @@ from typing import Final, NamedTuple
 
 from moldau.base.ids import LeaderEpoch, Offset, PartitionKey, TopicId
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.follower_fetch import FollowerFetchRequest
 from moldau.protocol.messages.data import (
     FetchPartition,
     FetchReplicaState,
@@ -31,6 +30,7 @@ from moldau.protocol.messages.data import (
     FetchTopic,
     ForgottenTopic,
 )
+from moldau.protocol.single_fetch import SingleFetchRequest
 
 NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0
@@ -251,10 +251,10 @@ class FetchLimits(NamedTuple):
 
 def moved_request(
     planned: PlannedFetch, limits: FetchLimits, broker_id: int, broker_epoch: int
-) -> FollowerFetchRequest:
+) -> SingleFetchRequest:
     """Make the request of a follower that names one partition."""
     (((topic_id, index), position),) = planned.send.items()
-    return FollowerFetchRequest(
+    return SingleFetchRequest(
         broker_id,
         broker_epoch,
         limits.max_wait_ms,

@@ -1,6 +1,6 @@
 """The fetches of a follower that keeps up: one partition moves, and is asked for again.
 
-Such a fetch and its answer are written and read by position (`protocol.follower_fetch`). The answer
+Such a fetch and its answer are written and read by position (`protocol.single_fetch`). The answer
 is appended, and the next request sent, while the answer is being read from its socket: without a
 task that is woken up for each of them. A producer with acks=all waits for exactly that.
 
@@ -13,33 +13,32 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
-from moldau.engine.connection import ClientConnection
+from moldau.engine.connection import ClientConnection, LentAnswer, wait_for_lent
 from moldau.engine.errors import ClientError
-from moldau.protocol.follower_fetch import (
+from moldau.protocol.registry import Api, find_api
+from moldau.protocol.single_fetch import (
     FETCH_KEY,
-    FollowerFetchAnswer,
-    FollowerFetchRequest,
+    SingleFetchAnswer,
+    SingleFetchRequest,
     read_answer,
     request_body,
     write_request,
 )
-from moldau.protocol.messages.data import FetchResponse
-from moldau.protocol.registry import Api, find_api
 from moldau.replication.fetching.plan import PlannedFetch
 
 
 class Follower(Protocol):
     """What a fetcher does for such a fetch."""
 
-    def moved_request(self, planned: PlannedFetch) -> FollowerFetchRequest:
+    def moved_request(self, planned: PlannedFetch) -> SingleFetchRequest:
         """Make a request that names one partition."""
         ...
 
-    def takes_at_once(self, answer: FollowerFetchAnswer) -> bool:
+    def takes_at_once(self, answer: SingleFetchAnswer) -> bool:
         """Tell whether an answer can be taken in one short step."""
         ...
 
-    def take_at_once(self, answer: FollowerFetchAnswer) -> PlannedFetch | None:
+    def take_at_once(self, answer: SingleFetchAnswer) -> PlannedFetch | None:
         """Take an answer, and return the next request if it again names one partition."""
         ...
 
@@ -55,19 +54,17 @@ class RepeatedFetch:
         self._client_id = client_id.encode()
         self.api: Final[Api] = find_api(FETCH_KEY)
         self.version: Final = version
-        self._last: asyncio.Future[FetchResponse | None] = (
-            asyncio.get_running_loop().create_future()
-        )
+        self._last: asyncio.Future[LentAnswer | None] = asyncio.get_running_loop().create_future()
         """The first answer that is not of this kind; None if the next request is not."""
 
-    async def run(self, planned: PlannedFetch) -> FetchResponse | None:
+    async def run(self, planned: PlannedFetch) -> LentAnswer | None:
         """Fetch until something else is to be done; return the answer that is still to be taken."""
         self._send(planned)
-        return await self._last
+        return await wait_for_lent(self._last)
 
     def _send(self, planned: PlannedFetch) -> None:
         body = request_body(self._follower.moved_request(planned))
-        self._connection.send_rendered(self, self, body)
+        self._connection.send_rendered(self, self, body, is_lent=True)
 
     # The template of the requests
 
@@ -75,7 +72,7 @@ class RepeatedFetch:
         """Make the request with this content."""
         return [write_request(self.version, correlation_id, self._client_id, content)]
 
-    def read(self, frame: bytes) -> FollowerFetchAnswer | None:
+    def read(self, frame: memoryview) -> SingleFetchAnswer | None:
         """Return the answer if it can be taken at once; None if it is to be decoded."""
         answer = read_answer(frame)
         return answer if answer is not None and self._follower.takes_at_once(answer) else None
@@ -86,9 +83,9 @@ class RepeatedFetch:
         """Tell whether the fetcher has ended."""
         return self._last.done()
 
-    def set_result(self, result: FollowerFetchAnswer | FetchResponse) -> None:
+    def set_result(self, result: SingleFetchAnswer | LentAnswer) -> None:
         """Take an answer and send the next request, or leave it to the fetcher."""
-        if not isinstance(result, FollowerFetchAnswer):
+        if not isinstance(result, SingleFetchAnswer):
             self._last.set_result(result)
             return
         try:

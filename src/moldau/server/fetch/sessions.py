@@ -317,11 +317,11 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        follower: BrokerId,
+        follower: BrokerId | None,
         key: tuple[TopicKey, int],
         ready_max: int,
     ) -> FetchSession | None:
-        """Go on with a follower's session that has this partition, and few that are ready.
+        """Go on with a session that has this partition, and few that are ready.
 
         None, with nothing done, if that is not so: then `open` decides.
         """

@@ -24,7 +24,6 @@ from moldau.base.network import Part
 from moldau.observe.requests import RequestStats
 from moldau.observe.traffic import Traffic
 from moldau.protocol.errors import ApiError, ErrorCode
-from moldau.protocol.follower_fetch import FollowerFetchRequest
 from moldau.protocol.messages.data import (
     AbortedTransaction,
     DivergingEpoch,
@@ -36,6 +35,7 @@ from moldau.protocol.messages.data import (
     FetchTopic,
     LeaderIdAndEpoch,
 )
+from moldau.protocol.single_fetch import NO_BROKER, SingleFetchRequest
 from moldau.replication.partitions import Partitions
 from moldau.replication.throttle import ReplicationThrottle
 from moldau.security.operations import CLUSTER_NAME, AclOperation, AclResourceType
@@ -50,7 +50,12 @@ from moldau.server.fetch.reading import (
     ParkedFetches,
     by_topic,
 )
-from moldau.server.fetch.sessions import FetchSession, FetchSessions
+from moldau.server.fetch.sessions import (
+    FINAL_EPOCH,
+    SESSIONLESS,
+    FetchSession,
+    FetchSessions,
+)
 from moldau.server.network.dispatch import Droppable, RequestContext
 from moldau.server.network.slices import Sliced
 from moldau.server.network.stepping import take_turns
@@ -201,20 +206,20 @@ class FetchHandler:
             fetch, request.max_wait_ms, lambda found: self.respond(fetch, found, version, client)
         )
 
-    # For the fast path of followers
+    # For the fast path
 
-    def resume(self, asked: FollowerFetchRequest, client: Session) -> Fetch | None:
-        """Begin a follower's fetch in a session that has the partition, and few to look at.
+    def resume(self, asked: SingleFetchRequest, client: Session) -> Fetch | None:
+        """Begin a fetch in a session that has the partition, and few to look at, or without one.
 
         None, with nothing done, for every other. A fetch that is begun never pauses.
         """
-        follower = BrokerId(asked.broker_id)
-        if follower < 0 or not self._is_for_brokers(client) or not self._is_registered(follower):
-            return None
+        follower = None
+        if asked.broker_id != NO_BROKER:
+            follower = FollowerFetch(BrokerId(asked.broker_id), asked.broker_epoch)
+            if not self._is_for_brokers(client) or not self._is_registered(follower.broker_id):
+                return None
         key = (asked.topic_id, asked.index)
-        session = self._sessions.resume(
-            asked.session_id, asked.session_epoch, follower, key, READERS_PER_STEP - 1
-        )
+        session = self._resume_session(asked, follower, key)
         if session is None:
             return None
         session.reader(*key).move(
@@ -229,13 +234,26 @@ class FetchHandler:
             self._partitions,
             min_bytes=asked.min_bytes,
             max_bytes=min(asked.max_bytes, self._max_bytes),
-            committed_only=False,
-            follower=FollowerFetch(follower, asked.broker_epoch),
+            committed_only=asked.isolation_level == READ_COMMITTED,
+            follower=follower,
             hard_limit=False,
-            whole=False,
+            whole=not session.kept,
             storage_failed=self._storage_failed,
             rebuild_index=self._rebuild_index,
             throttle=self._throttle,
+        )
+
+    def _resume_session(
+        self, asked: SingleFetchRequest, follower: FollowerFetch | None, key: tuple[bytes, int]
+    ) -> FetchSession | None:
+        if follower is not None:
+            broker_id = follower.broker_id
+        elif asked.session_id == SESSIONLESS and asked.session_epoch == FINAL_EPOCH:
+            return self._sessions.for_one_request()
+        else:
+            broker_id = None
+        return self._sessions.resume(
+            asked.session_id, asked.session_epoch, broker_id, key, READERS_PER_STEP - 1
         )
 
     def park(
@@ -274,24 +292,31 @@ class FetchHandler:
         self, fetch: Fetch, found: list[Fetched], version: int, client: Session
     ) -> Sliced[FetchResponse]:
         """Make the answer of what a fetch has found."""
+        named = yield from fetch.finish(found)
+        return (yield from self.response(fetch, named, version, client))
+
+    def response(
+        self, fetch: Fetch, fetched: list[Fetched], version: int, client: Session
+    ) -> Sliced[FetchResponse]:
+        """Make an answer that names these partitions."""
         response = FetchResponse(session_id=fetch.session.id)
         listener, endpoints = client.listener, response.node_endpoints
         # A follower learns from the metadata who leads, as in Kafka.
         gives_hints = version >= LEADER_HINTS_FROM and not fetch.is_follower
         answered = 0
-        for topic, group in by_topic((yield from fetch.finish(found))):
+        for topic, group in by_topic(fetched):
             named = FetchableTopicResponse()
             if isinstance(topic, str):
                 named.topic = topic
             else:
                 named.topic_id = topic
-            for fetched in group:
-                told = _partition_response(fetched)
-                if gives_hints and fetched.error in HINTED:
-                    index = fetched.reader.index
+            for one in group:
+                told = _partition_response(one)
+                if gives_hints and one.error in HINTED:
+                    index = one.reader.index
                     told.current_leader = self._leader_hints.hint(topic, index, listener, endpoints)
                 named.partitions.append(told)
-                self.count(fetch, fetched)
+                self.count(fetch, one)
                 answered += 1
                 if not answered % READERS_PER_STEP:
                     yield

@@ -65,6 +65,9 @@ class InnerStream:
         """Fail: the frame is all there."""
         self._fail(ProtocolError(f"a frame in an envelope lacks {size} bytes"))
 
+    def lend(self) -> None:
+        """Fail to lend: requests are not kept."""
+
     def pause(self) -> None:
         """Present nothing until `resume`."""
 

@@ -1,4 +1,4 @@
-"""The fast path of a follower's fetch: its answers and effects are those of the slow path.
+"""The fast path of Fetch: its answers and effects are those of the slow path.
 
 Every test sends the same frames to two brokers, one that has the fast path and one that does not.
 """
@@ -13,7 +13,7 @@ import pytest
 from kits import log_kit
 from kits.fast_path_kit import BothPaths, OneRouteBroker
 from kits.fetch_kit import FAR, unexpected
-from kits.log_kit import HandClock, make_batch, sized_batch
+from kits.log_kit import HandClock, make_batch, marker, sized_batch
 from kits.partition_kit import ME, OTHER
 from kits.request_kit import session
 from moldau.base.files import FileRegion
@@ -33,7 +33,7 @@ from moldau.replication.ports import ReplicationPorts
 from moldau.server.fetch.reading import ParkedFetches
 from moldau.server.fetch.sessions import FetchSessions
 from moldau.server.handlers.fetch import FetchHandler
-from moldau.server.handlers.follower_fetch_fast_path import FollowerFetchFastPath
+from moldau.server.handlers.fetch_fast_path import FetchFastPath
 from moldau.server.network.connection import Connection
 from moldau.server.network.dispatch import Route
 
@@ -71,7 +71,7 @@ class Broker(OneRouteBroker):
         self.pending = []
         self.serve(
             Route(1, "0-18", handler, self.metrics, ()),
-            FollowerFetchFastPath(handler, stats, self.clock),
+            FetchFastPath(handler, stats, self.clock),
             self.clock,
             has_fast_path=fast_path,
         )
@@ -87,6 +87,22 @@ class Broker(OneRouteBroker):
     def append(self, index=0, batch=None):
         batch = batch or make_batch()
         self.partitions.get("t", index).append_as_leader(batch, parse_header(batch), 1)
+
+    def followed(self, index):
+        """The follower says that it has everything."""
+        one = self.partitions.get("t", index)
+        now = self.clock.monotonic()
+        one.update_follower(OTHER, one.log_end_offset, 5, now, log_start_offset=0, broker_epoch=7)
+
+    def watchers(self, index):
+        return len(self.partitions.get("t", index)._watchers)
+
+    def abort_a_transaction(self, index):
+        partition = self.partitions.get("t", index)
+        batch = make_batch(producer=(3, 0, 0), transactional=True)
+        partition.append_as_leader(batch, parse_header(batch), 1)
+        partition.append_marker(*marker(3, 0, aborted=True), transaction_version=1)
+        self.followed(index)
 
     def send(self, frame, asker=None):
         asking = Connection(None, asker or BROKERS, None, frame_limit=FAR, on_close=None)
@@ -123,16 +139,17 @@ class Both(BothPaths):
 
     broker, api = Broker, "Fetch"
 
-    def __init__(self, indexes=range(3)):
+    def __init__(self, indexes=range(3), **who):
         super().__init__()
-        first = self.send(frame(dict.fromkeys(indexes, 0), epoch=0, session_id=0))
+        self.who = who
+        first = self.send(frame(dict.fromkeys(indexes, 0), epoch=0, session_id=0, **who))
         self.session_id = int.from_bytes(first[15:19])
         self.epoch = 0
 
     def fetch(self, wanted, **options):
         """Go on with the session."""
         self.epoch += 1
-        asked = {"session_id": self.session_id, "epoch": self.epoch} | options
+        asked = {"session_id": self.session_id, "epoch": self.epoch} | self.who | options
         return self.send(frame(wanted, **asked), asked.pop("asker", None))
 
     def append(self, index=0, batch=None):
@@ -141,7 +158,7 @@ class Both(BothPaths):
 
 def frame(
     wanted, *, session_id, epoch, wait_ms=0, replica=OTHER, broker_epoch=7, leader_epoch=5,
-    last_epoch=-1, version=17, max_bytes=FAR, asker=None,
+    last_epoch=-1, version=17, max_bytes=FAR, isolation=0, asker=None,
 ):  # fmt: skip
     del asker
     partitions = [
@@ -154,11 +171,16 @@ def frame(
         max_wait_ms=wait_ms,
         min_bytes=1,
         max_bytes=max_bytes,
+        isolation_level=isolation,
         session_id=session_id,
         session_epoch=epoch,
         topics=[FetchTopic("t", TOPIC_ID, partitions)] if partitions else [],
     )
     return b"".join(encode_request(find_api(1), version, epoch + 7, "follower", request))[4:]
+
+
+CONSUMER = {"replica": -1, "broker_epoch": -1, "asker": session(listener="CLIENTS")}
+NO_SESSION = {"session_id": 0, "epoch": -1}
 
 
 def play(work):
@@ -287,5 +309,113 @@ def test_a_request_is_woken_also_if_an_earlier_one_of_its_session_is_given_up():
         await asyncio.sleep(0)
         assert both.each(lambda one: one.answer()) != "parked"
         assert both.each(lambda one: one.parked.count) == 0
+
+    play(work)
+
+
+@pytest.mark.parametrize("version", range(13, 19))
+@pytest.mark.parametrize("isolation", [0, 1])
+@pytest.mark.parametrize("options", [{}, NO_SESSION])
+def test_a_consumer_that_keeps_up_is_answered_as_on_the_slow_path(version, isolation, options):
+    asked = options | {"version": version, "isolation": isolation, "wait_ms": 500}
+
+    async def work():
+        both = Both(**CONSUMER)
+        for number in range(3):
+            assert both.fetch({1: number}, **asked) == "parked"
+            both.append(1, sized_batch(300))
+            await asyncio.sleep(0)
+            assert both.each(lambda one: one.answer()) == "parked"
+            both.each(lambda one: one.followed(1))
+            await asyncio.sleep(0)
+            assert b"300)" in both.each(lambda one: one.answer())
+            both.each(Broker.content)
+        assert both.fetch({1: 2}, **asked) != "parked"
+        assert both.fast_count == (4 if version >= 15 else 0)
+        assert both.each(lambda one: one.watchers(1)) == 1  # the session
+
+    play(work)
+
+
+@pytest.mark.parametrize("isolation", [0, 1])
+@pytest.mark.parametrize("options", [{}, NO_SESSION])
+def test_a_consumer_whose_time_is_up_is_told_what_the_slow_path_tells(isolation, options):
+    async def work():
+        both = Both(**CONSUMER)
+        assert both.fetch({1: 0}, wait_ms=1, isolation=isolation, **options) == "parked"
+        await asyncio.wait([one.pending[-1].future for one in (both.fast, both.slow)])
+        assert both.each(lambda one: one.answer()) != "parked"
+        assert both.fetch({1: 0}, wait_ms=0, isolation=isolation, **options) != "parked"
+        assert both.fast_count == 2
+
+    play(work)
+
+
+@pytest.mark.parametrize("options", [{}, NO_SESSION])
+def test_aborted_transactions_are_told_to_a_consumer(options):
+    async def work():
+        both = Both(**CONSUMER)
+        both.each(lambda one: one.abort_a_transaction(1))
+        told = both.fetch({1: 0}, isolation=1, **options)
+        untold = both.fetch({1: 0}, isolation=0, **options)
+        assert len(told) == len(untold) + 17  # the id of the producer, its offset and no tags
+        assert both.fast_count == 2
+
+    play(work)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"leader_epoch": 4},
+        {"leader_epoch": 6},
+        {"last_epoch": 9},
+        {"max_bytes": 0},
+        {"wait_ms": -1},
+        {"offset": 3},
+        {"offset": -1},
+        {"index": 99},
+    ],
+)
+def test_a_consumer_without_a_session_hears_the_errors_of_the_slow_path(changes):
+    async def work():
+        both = Both(**CONSUMER)
+        both.append(1, sized_batch(300))
+        both.each(lambda one: one.followed(1))
+        wanted = {changes.get("index", 1): changes.get("offset", 0)}
+        options = {k: v for k, v in changes.items() if k not in ("offset", "index")}
+        assert both.fetch(wanted, **NO_SESSION, **options) != "parked"
+        assert both.fast_count == 1
+
+    play(work)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "changes"),
+    [
+        ({1: 0}, {"epoch": 9}),
+        ({1: 0}, {"epoch": 0}),
+        ({1: 0}, {"epoch": -1}),
+        ({1: 0}, {"session_id": 12345}),
+        ({9: 0}, {}),
+        ({1: 0, 2: 0}, NO_SESSION),
+        ({}, NO_SESSION),
+    ],
+)
+def test_any_other_request_of_a_consumer_takes_the_slow_path(wanted, changes):
+    async def work():
+        both = Both(**CONSUMER)
+        both.append(1)
+        assert both.fetch(wanted, **changes) != "parked"
+        assert both.fast_count == 0
+
+    play(work)
+
+
+def test_a_consumer_does_not_go_on_with_the_session_of_a_follower():
+    async def work():
+        both = Both()
+        both.fetch({1: 0}, **CONSUMER)
+        assert both.fast_count == 0
 
     play(work)

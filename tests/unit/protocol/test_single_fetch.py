@@ -1,4 +1,4 @@
-"""A follower's fetch of one partition by position: what the codecs read and write, and no more."""
+"""A fetch of one partition by position: what the codecs read and write, and no more."""
 
 from __future__ import annotations
 
@@ -6,17 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.protocol.follower_fetch import (
-    FETCH_KEY,
-    FIRST_VERSION,
-    LAST_VERSION,
-    FollowerFetchRequest,
-    read_answer,
-    read_request,
-    request_body,
-    write_answer,
-    write_request,
-)
 from moldau.protocol.messages.data import (
     AbortedTransaction,
     DivergingEpoch,
@@ -30,6 +19,17 @@ from moldau.protocol.messages.data import (
     ForgottenTopic,
 )
 from moldau.protocol.registry import encode_request, encode_response, find_api
+from moldau.protocol.single_fetch import (
+    FETCH_KEY,
+    FIRST_VERSION,
+    LAST_VERSION,
+    SingleFetchRequest,
+    read_answer,
+    read_request,
+    request_body,
+    write_answer,
+    write_request,
+)
 
 FETCH = find_api(FETCH_KEY)
 TOPIC_ID, OTHER_ID = b"t" * 16, b"o" * 16
@@ -40,13 +40,14 @@ NUMBERS = st.tuples(*[INT32, INT64], *[INT32] * 5, *[INT32] * 2, INT64, INT32, I
 FIELDS = (
     "broker_id", "broker_epoch", "max_wait_ms", "min_bytes", "max_bytes", "session_id",
     "session_epoch", "topic_id", "index", "leader_epoch", "fetch_offset", "last_fetched_epoch",
-    "log_start_offset", "partition_max_bytes",
+    "log_start_offset", "partition_max_bytes", "isolation_level",
 )  # fmt: skip
+CONSUMER = (-1, -1)
 SOME = (7, 99, 500, 1, 10_000, 5, 6, 3, 4, 55, 2, 1, 77)
 
 
-def asked(numbers=SOME):
-    return FollowerFetchRequest(*numbers[:7], TOPIC_ID, *numbers[7:])
+def asked(numbers=SOME, isolation_level=0):
+    return SingleFetchRequest(*numbers[:7], TOPIC_ID, *numbers[7:], isolation_level)
 
 
 def request(numbers=SOME, **changes):
@@ -74,12 +75,20 @@ def values(one):
 @pytest.mark.parametrize("version", VERSIONS)
 @given(numbers=NUMBERS, client_id=st.text(max_size=20))
 def test_a_request_is_read_and_written_as_by_the_codec(version, numbers, client_id):
-    if numbers[:2] == (-1, -1):
-        return  # a consumer's
+    if numbers[:2] == CONSUMER:
+        return
     frame = framed(request(numbers), version, client_id)
     read = read_request(memoryview(frame)[4:])
     assert values(read) == values(asked(numbers))
     assert write_request(version, 42, client_id.encode(), request_body(read)) == frame
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@given(numbers=NUMBERS, client_id=st.text(max_size=20), isolation_level=st.integers(-128, 127))
+def test_a_consumers_request_is_read_as_by_the_codec(version, numbers, client_id, isolation_level):
+    numbers = CONSUMER + numbers[2:]
+    frame = framed(request(numbers, isolation_level=isolation_level), version, client_id)
+    assert values(read_request(memoryview(frame)[4:])) == values(asked(numbers, isolation_level))
 
 
 ONE = FetchPartition(*SOME[7:])
@@ -91,14 +100,15 @@ IN_DIRECTORY = FetchPartition(*SOME[7:], replica_directory_id=OTHER_ID)
     [
         framed(request(), FIRST_VERSION - 1),
         framed(request(), client_id=None),
-        framed(request(replica_state=FetchReplicaState())),
         framed(request(topics=[])),
         framed(request(topics=[FetchTopic("", TOPIC_ID, [ONE, ONE])])),
         framed(request(topics=[FetchTopic("", TOPIC_ID, [ONE]), FetchTopic("", OTHER_ID, [ONE])])),
         framed(request(topics=[FetchTopic("", TOPIC_ID, [])])),
         framed(request(forgotten_topics_data=[ForgottenTopic("", TOPIC_ID, [1])])),
         framed(request(rack_id="r")),
-        framed(request(isolation_level=1)),
+        framed(request(CONSUMER + SOME[2:], rack_id="r")),
+        framed(request(CONSUMER + SOME[2:])) + b"\0",
+        framed(request(CONSUMER + SOME[2:]))[:-1],
         framed(request(cluster_id="c")),
         framed(request(topics=[FetchTopic("", TOPIC_ID, [IN_DIRECTORY])])),
         framed(request()) + b"\0",
@@ -110,16 +120,17 @@ def test_any_other_request_is_left_to_the_codec(other):
     assert read_request(memoryview(other)[4:]) is None
 
 
-def test_a_request_with_a_byte_changed_is_read_as_the_codec_reads_it_or_not_at_all():
-    frame = framed(request())
+@pytest.mark.parametrize(("sender", "around"), [(SOME[:2], 7 + 1), (CONSUMER, 5)])
+def test_a_request_with_a_byte_changed_is_read_as_the_codec_reads_it_or_not_at_all(sender, around):
+    frame = framed(request(sender + SOME[2:]))
     unread = 0
     for number in range(4, len(frame)):
         changed = bytearray(frame)
         changed[number] ^= 64
         unread += read_request(memoryview(changed)[4:]) is None
-    # version (a high one), length of the client id, tags, isolation, counts, and what is around
-    # the replica; the key is looked at by who calls
-    assert unread == 2 + 2 + 1 + 1 + 2 + 7 + 1
+    # version (a high one), length of the client id, tags, counts, and what is around the replica;
+    # the key is looked at by who calls
+    assert unread == 2 + 2 + 1 + 2 + around
 
 
 def answer(content, **changes):
@@ -142,10 +153,16 @@ def test_an_answer_is_read_and_written_as_by_the_codec(version, size):
     frame = framed_answer(answer(records), version)
     before, after = write_answer(42, asked(), (10, 9, 8), size)
     assert before + records + after == frame
-    read = read_answer(frame[4:])
+    read = read_answer(memoryview(frame)[4:])
     assert bytes(read.records) == records
     figures = (read.session_id, read.index, read.high_watermark, read.log_start_offset)
     assert (read.topic_id, *figures) == (TOPIC_ID, 5, 3, 10, 8)
+
+
+def test_a_reader_of_what_is_committed_is_told_that_nothing_was_aborted():
+    before, after = write_answer(42, asked(), (10, 9, 8), 5, tells_transactions=True)
+    frame = framed_answer(answer(b"12345", aborted_transactions=[]))
+    assert before + b"12345" + after == frame
 
 
 def refused(**changes):
@@ -180,4 +197,4 @@ TWO_TOLD = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=TOLD.partitions 
     ],
 )  # fmt: skip
 def test_any_other_answer_is_left_to_the_codec(other):
-    assert read_answer(other[4:]) is None
+    assert read_answer(memoryview(other)[4:]) is None

@@ -1,9 +1,10 @@
-"""The fast path of Fetch: a follower that keeps up asks again, for the one partition that moved.
+"""The fast path of Fetch: who keeps up asks again, for the one partition that moved.
 
-Such a request and its answer are read and written by position (`protocol.follower_fetch`), without
+That is a follower or a consumer in its session, or a consumer of one partition without a session.
+Such a request and its answer are read and written by position (`protocol.single_fetch`), without
 a message and without the slices of `network.dispatch`. Everything in between is the slow path's:
 the session, the look at its partitions, the wait. An answer that differs from the usual one, with
-several partitions, an error or a diverging log, is encoded like any other.
+several partitions, an error, a diverging log or aborted transactions, is encoded like any other.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from moldau.base.network import Part
 from moldau.base.prompt_future import PromptFuture
 from moldau.observe.requests import RequestStats
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.follower_fetch import (
+from moldau.protocol.registry import Api, encode_response_in_slices, encode_short_response, find_api
+from moldau.protocol.single_fetch import (
     FETCH_KEY,
-    FollowerFetchRequest,
+    SingleFetchRequest,
     read_request,
     write_answer,
 )
-from moldau.protocol.registry import Api, encode_response_in_slices, encode_short_response, find_api
 from moldau.security.session import Session
 from moldau.server.fetch.reading import Fetch, Fetched
 from moldau.server.handlers.fetch import FetchHandler
@@ -38,8 +39,8 @@ _START: Final = Struct(">2xhi").unpack_from
 _NO_ERROR: Final = ErrorCode.NONE
 
 
-class FollowerFetchFastPath:
-    """Answers the fetches of followers that name one partition."""
+class FetchFastPath:
+    """Answers the fetches that name one partition."""
 
     def __init__(self, handler: FetchHandler, stats: RequestStats, clock: Clock) -> None:
         self.handler = handler
@@ -76,9 +77,9 @@ class PendingFetch:
 
     def __init__(
         self,
-        path: FollowerFetchFastPath,
+        path: FetchFastPath,
         frame: memoryview,
-        asked: FollowerFetchRequest,
+        asked: SingleFetchRequest,
         fetch: Fetch,
         client: Session,
     ) -> None:
@@ -100,7 +101,10 @@ class PendingFetch:
         """Return the answer if there is one now, else this object, which waits for it."""
         found, enough = _at_once(self._fetch.look())
         if enough or self._asked.max_wait_ms <= 0:
-            return self._timed(_at_once(self._respond(found)))
+            answer = _at_once(self._respond(found))
+            if not self._fetch.session.kept:
+                self._fetch.session.close()
+            return self._timed(answer)
         parked = self._path.handler.park(self._fetch, self._asked.max_wait_ms, self._respond)
         self.future = parked.future
         return self
@@ -128,13 +132,20 @@ class PendingFetch:
 
     def _respond(self, found: list[Fetched]) -> Sliced[list[Part]]:
         asked, fetch, handler = self._asked, self._fetch, self._path.handler
-        if len(found) == 1 and _is_usual(found[0], asked):
-            (fetched,) = yield from fetch.finish(found)
+        named = yield from fetch.finish(found)
+        if len(named) == 1 and _is_usual(named[0], asked):
+            fetched = named[0]
             handler.count(fetch, fetched)
             figures = (fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset)
-            before, after = write_answer(self._correlation_id, asked, figures, fetched.size)
+            before, after = write_answer(
+                self._correlation_id,
+                asked,
+                figures,
+                fetched.size,
+                tells_transactions=fetched.aborted is not None,
+            )
             return [before, *fetched.regions, after]
-        response = yield from handler.respond(fetch, found, self._version, self._client)
+        response = yield from handler.response(fetch, named, self._version, self._client)
         respond = self._path.api, self._version, self._correlation_id, response
         parts = encode_short_response(*respond)
         if parts is None:
@@ -142,12 +153,13 @@ class PendingFetch:
         return parts
 
 
-def _is_usual(fetched: Fetched, asked: FollowerFetchRequest) -> bool:
+def _is_usual(fetched: Fetched, asked: SingleFetchRequest) -> bool:
     """Tell whether an answer has nothing but the records and figures of the partition asked for."""
     reader = fetched.reader
     return (
         fetched.error is _NO_ERROR
         and fetched.diverging is None
+        and not fetched.aborted
         and reader.index == asked.index
         and reader.topic == asked.topic_id
     )
