@@ -20,6 +20,7 @@ from bench.commit_load import commit_requests
 from bench.works.commits import GROUPS
 from bench.works.groups import SETTINGS
 from moldau.base.clock import SystemClock, system_random
+from moldau.base.ids import TopicId
 from moldau.base.network import Address, Part
 from moldau.cluster.topics import NewTopic
 from moldau.protocol.messages.data import (
@@ -62,17 +63,18 @@ class NoSocket:
     def resume(self) -> None: ...
 
 
-def frames(size: int, version: int) -> dict[str, bytes]:
-    """Make one frame per kind of request, size included."""
+def frames(size: int, topic_id: TopicId, produce: int, fetch: int) -> dict[str, bytes]:
+    """Make one frame per kind of request, in these versions, size included."""
     builder = BatchBuilder()
     builder.append(time.time_ns() // 1_000_000, None, bytes(size))
     data = [PartitionProduceData(0, builder.build())]
     fetched = FetchPartition(0, -1, FETCH_FROM, -1, -1, 1 << 20)
     topic = TopicProduceData(TOPIC, partition_data=data)
-    read = FetchTopic(TOPIC, partitions=[fetched])
+    read = FetchTopic(TOPIC, topic_id, partitions=[fetched])
+    fetching = FetchRequest(max_wait_ms=0, max_bytes=1 << 20, session_epoch=-1, topics=[read])
     requests = {
-        "produce": (0, version, ProduceRequest(None, -1, 1000, [topic])),
-        "fetch": (1, 12, FetchRequest(max_wait_ms=0, max_bytes=1 << 20, topics=[read])),
+        "produce": (0, produce, ProduceRequest(None, -1, 1000, [topic])),
+        "fetch": (1, fetch, fetching),
     }
     return {
         name: b"".join(map(bytes, encode_request(find_api(key), version, 1, "bench", request)))  # type: ignore[arg-type]
@@ -80,7 +82,7 @@ def frames(size: int, version: int) -> dict[str, bytes]:
     }
 
 
-async def measure(size: int, version: int, *, profile: bool) -> None:
+async def measure(size: int, produce: int, fetch: int, *, profile: bool) -> None:
     executor = PoolExecutor()
     with tempfile.TemporaryDirectory() as folder:
         own = {"log.dirs": folder, "listeners": "PLAINTEXT://127.0.0.1:0", **SETTINGS}
@@ -103,7 +105,9 @@ async def measure(size: int, version: int, *, profile: bool) -> None:
         )
         (address,) = broker.addresses
         commits = [each.frame for each in await commit_requests(str(address), TOPIC, GROUPS)]
-        for name, frame in frames(size, version).items():
+        partition = parts.partitions.get(TOPIC, 0)
+        assert partition is not None
+        for name, frame in frames(size, partition.topic_id, produce, fetch).items():
             _time(name, connection, [frame], profile=profile)
         _time("commit", connection, commits, profile=profile)
         await broker.stop()
@@ -131,9 +135,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.hot_path", description=__doc__)
     parser.add_argument("--size", type=int, default=100, help="bytes of the record [100]")
     parser.add_argument("--produce-version", type=int, default=10, help="[10], librdkafka's")
+    parser.add_argument("--fetch-version", type=int, default=16, help="[16], librdkafka's")
     parser.add_argument("--profile", action="store_true", help="also show where the time goes")
     asked = parser.parse_args()
-    asyncio.run(measure(asked.size, asked.produce_version, profile=asked.profile))
+    asyncio.run(
+        measure(asked.size, asked.produce_version, asked.fetch_version, profile=asked.profile)
+    )
 
 
 if __name__ == "__main__":

@@ -408,6 +408,34 @@ def test_raising_while_receiving_closes_the_stream_with_that_error(run):
     run(scenario)
 
 
+def test_what_is_called_soon_comes_behind_what_is_being_received(run):
+    async def scenario(around):
+        called: list[str] = []
+
+        class Calling(Recorder):
+            def use(self, data: memoryview) -> int:
+                self.call_soon("soon")
+                called.append("received")
+                return super().use(data)
+
+            def call_soon(self, name: str) -> None:
+                around.server.call_soon(lambda: self.note(name))
+
+            def note(self, name: str) -> None:
+                called.append(name)
+                self._changed.set()
+
+        server, client, listener = await connect(around, server=Calling)
+        client.stream.send([b"x"])
+        await server.until(lambda: len(called) == 2)
+        server.call_soon("alone")
+        assert called == ["received", "soon"]
+        await server.until(lambda: len(called) == 3)
+        await finish(server, client, listener)
+
+    run(scenario)
+
+
 def test_closing_while_receiving_shows_nothing_more(run):
     class Enough(Recorder):
         def use(self, data: memoryview) -> int:

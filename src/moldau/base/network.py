@@ -144,3 +144,10 @@ class Network(Protocol):
     async def connect(self, host: str, port: int, receiver: Accept) -> Stream:
         """Open a stream to a peer; OSError says why it cannot be had."""
         ...
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call once the streams that are ready are read, in this turn of the loop or the next.
+
+        It is never called from within this call.
+        """
+        ...

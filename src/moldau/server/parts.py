@@ -114,7 +114,7 @@ class Parts:
         self.broker_id = BrokerId(settings.node_id)
         self.metrics = RequestMetrics()
         self.traffic = Traffic()
-        self.parked_fetches = ParkedFetches()
+        self.parked_fetches = ParkedFetches(ports.network.call_soon)
         self.partitions = Partitions(KnownTopics(self.image))
         self.logs = LogManager(Resources(ports.files, ports.clock, ports.random), settings.log_dirs)
         self.store = ports.make_store(settings, ports)

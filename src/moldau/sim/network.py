@@ -92,6 +92,9 @@ class SimHost:
         self._next_port += 1
         return self._next_port - 1
 
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_soon(callback)
+
     async def listen(self, host: str, port: int, accept: Accept) -> SimListener:
         self._require_alive()
         if port in self.listeners:

@@ -95,6 +95,9 @@ class _OwnedNetwork:
     async def connect(self, host: str, port: int, receiver: Accept) -> Stream:
         return await self._network.connect(host, port, self._owned(receiver))
 
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._network.call_soon(callback)
+
 
 class SimBroker:
     """One broker on one simulated machine, through all its lives."""

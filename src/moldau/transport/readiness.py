@@ -54,6 +54,10 @@ class Readiness(Protocol):
         """Call once, behind those who are being called in a row; at once if nobody is."""
         ...
 
+    def call_soon(self, callback: Callback, /) -> object:
+        """Call once, behind those who are being called in a row; in the next turn if nobody is."""
+        ...
+
 
 def readiness_of(loop: asyncio.AbstractEventLoop) -> Readiness:
     """Return what watches the descriptors of many streams on this loop."""
@@ -63,13 +67,14 @@ def readiness_of(loop: asyncio.AbstractEventLoop) -> Readiness:
 class LoopReadiness:
     """The event loop calls everybody by itself, so that nobody is ever called in a row."""
 
-    __slots__ = ("add_reader", "add_writer", "remove_reader", "remove_writer")
+    __slots__ = ("add_reader", "add_writer", "call_soon", "remove_reader", "remove_writer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.add_reader = loop.add_reader
         self.remove_reader = loop.remove_reader
         self.add_writer = loop.add_writer
         self.remove_writer = loop.remove_writer
+        self.call_soon = loop.call_soon
 
     def call_after_batch(self, callback: Callback) -> None:
         callback()
@@ -150,6 +155,12 @@ class EpollReadiness:
             self._behind.append(callback)
         else:
             callback()
+
+    def call_soon(self, callback: Callback) -> None:
+        if self._calling:
+            self._behind.append(callback)
+        else:
+            self._loop.call_soon(callback)
 
     def _ready(self) -> None:
         """Call those who are ready. One of them may end another, or itself."""

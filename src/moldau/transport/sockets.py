@@ -11,7 +11,7 @@ import contextlib
 import errno
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from moldau.base.executor import Executor
@@ -199,6 +199,14 @@ class SocketNetwork:
             stream.abort()
             return None
         return stream
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call behind the streams that are being called in a row, or in the next turn."""
+        readiness = self._readiness
+        if readiness is None:
+            asyncio.get_running_loop().call_soon(callback)
+        else:
+            readiness.call_soon(callback)
 
     def _ready_on(self, loop: asyncio.AbstractEventLoop) -> Readiness:
         """Return what watches the streams of this network on a loop; there is but one as a rule."""

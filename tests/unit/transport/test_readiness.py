@@ -239,7 +239,8 @@ def many():
         pair.close()
 
 
-def test_those_behind_are_called_behind_a_row_of_those_who_are_ready(many):
+@pytest.mark.parametrize("name", ["call_after_batch", "call_soon"])
+def test_those_behind_are_called_behind_a_row_of_those_who_are_ready(many, name):
     async def scenario(readiness):
         order = []
 
@@ -247,7 +248,7 @@ def test_those_behind_are_called_behind_a_row_of_those_who_are_ready(many):
             def read():
                 pair.read()
                 order.append("read")
-                readiness.call_after_batch(lambda: order.append("behind"))
+                getattr(readiness, name)(lambda: order.append("behind"))
 
             return read
 

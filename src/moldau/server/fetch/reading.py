@@ -367,12 +367,18 @@ def _check_replica(broker_id: BrokerId, reader: Reader, partition: Partition) ->
     return ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
+def _next_turn(callback: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_soon(callback)
+
+
 class ParkedFetches:
-    """How many fetches wait, for those who watch the broker."""
+    """How many fetches wait, for those who watch the broker, and how one is looked at again."""
 
-    __slots__ = ("count",)
+    __slots__ = ("call_soon", "count")
 
-    def __init__(self) -> None:
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object] = _next_turn) -> None:
+        """`call_soon` calls back when everything that has arrived is handled."""
+        self.call_soon = call_soon
         self.count = 0
 
 
@@ -426,7 +432,7 @@ class ParkedFetch:
         self._is_woken = True
         if not self._is_looking:
             self._is_looking = True
-            self._loop.call_soon(self._begin)
+            self._parked.call_soon(self._begin)
 
     def _time_up(self) -> None:
         self._is_time_up = True
