@@ -171,6 +171,40 @@ def test_too_few_in_sync_replicas_refuse_acks_all_before_the_append(acks):
         assert codes(answer) == [ErrorCode.NOT_ENOUGH_REPLICAS]
 
 
+@pytest.mark.parametrize(
+    ("before", "refusal"),
+    [
+        (SHRUNK, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (Role(OTHER, 0, 1, (ME, OTHER), (ME, OTHER)), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_batches_behind_one_that_was_turned_away_wait_for_it(before, refusal):
+    """Several are under way when the replicas become enough, or the broker begins to lead."""
+    first, second = (make_batch(producer=(7, 0, sequence)) for sequence in (0, 1))
+
+    async def work():
+        kit = Kit(before, min_insync_replicas=2)
+        assert codes(kit.send(batch=first)) == [refusal]
+        give_role(kit[0], replace(BOTH, leader_epoch=1, partition_epoch=2))
+        on_fast_path = kit.handler.append_at_once(
+            Destination("t", None, 0, ACKS_ALL), memoryview(second), 9
+        )
+        assert on_fast_path is None
+        assert codes(kit.send(batch=second)) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+        answers = [kit.send(batch=first), kit.send(batch=second)]
+        kit.fetch(0, 2)
+        assert [offsets(await one) for one in answers] == [[0], [1]]
+
+    run(work)
+
+
+def test_a_batch_of_garbage_that_is_turned_away_is_not_waited_for():
+    kit = Kit(SHRUNK, min_insync_replicas=2)
+    for garbage in (b"", b"\xff" * 100, make_batch()[:40], make_batch(producer=(7, 0, -5))):
+        assert codes(kit.send(batch=garbage or b"x")) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert kit[0].log.producers._expected == {}
+
+
 def test_an_isr_that_shrinks_too_far_is_told_after_the_append():
     async def work():
         kit = Kit(min_insync_replicas=2)

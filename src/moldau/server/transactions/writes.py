@@ -55,7 +55,14 @@ NOT_ADDED: Final = "Partition was not added to the transaction"
 OUTSIDE: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE})
 """Verdicts on a batch whose partition the transaction does not have."""
 
-COMES_BACK: Final = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CONCURRENT_TRANSACTIONS})
+COMES_BACK: Final = frozenset(
+    {
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
 """Refusals after which a producer sends the same batch again."""
 
 
