@@ -16,18 +16,15 @@ import argparse
 import asyncio
 import cProfile
 import pstats
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from struct import Struct
 from typing import Final
 
-from bench.works.groups import SETTINGS
-from moldau.base.clock import SystemClock, system_random
+from bench.own_broker import own_broker, partition_of, turns_until
 from moldau.base.ids import BrokerId, LeaderEpoch
 from moldau.base.network import Accept, Address, Part, Receiver
-from moldau.cluster.topics import NewTopic
 from moldau.protocol.messages.data import (
     FetchablePartitionResponse,
     FetchableTopicResponse,
@@ -40,13 +37,6 @@ from moldau.replication.fetching.fetchers import Fetchers
 from moldau.replication.partition import Partition
 from moldau.replication.role import Role
 from moldau.server.broker import Broker
-from moldau.server.configuration.settings import BrokerSettings
-from moldau.server.lifecycle.topic_admin import TopicAdmin
-from moldau.server.parts import Ports
-from moldau.server.stores import embedded_store
-from moldau.server.workers.executor import PoolExecutor
-from moldau.storage.disk import Disk
-from moldau.transport.sockets import SocketNetwork
 
 TOPIC = "follower-path"
 PARTITIONS = 6
@@ -54,7 +44,6 @@ LEADER = BrokerId(101)
 SESSION_ID = 7
 FETCH_KEY, FETCH_VERSION = 1, 17
 API_VERSIONS_KEY = 18
-TURNS_MAX = 20
 MARK: Final = 0x4D4F4C4441550001
 """Stands for the high watermark in the answer that is sent again and again."""
 _OFFSET: Final = Struct(">q")
@@ -91,6 +80,7 @@ class PlayedLeader:
         self.requests.append(b"".join(map(bytes, parts)))  # type: ignore[arg-type]
 
     def expect(self, size: int) -> None: ...
+    def lend(self) -> None: ...
     def abort(self) -> None: ...
 
     # What the leader says
@@ -146,28 +136,13 @@ def _framed(key: int, version: int, response: object) -> bytearray:
 
 
 async def measure(count: int, *, profile: bool) -> None:
-    executor = PoolExecutor()
-    with tempfile.TemporaryDirectory() as folder:
-        own = {"log.dirs": folder, "listeners": "PLAINTEXT://127.0.0.1:0", **SETTINGS}
-        settings = BrokerSettings.load(None, own, {})
-        ports = Ports(
-            SystemClock(), system_random(), Disk(), SocketNetwork(executor), executor, executor,
-            embedded_store,
-        )  # fmt: skip
-        broker = Broker(settings, ports)
-        await broker.start()
-        try:
-            await _follow(broker, count, profile=profile)
-        finally:
-            await broker.stop()
-    await executor.close()
+    async with own_broker(TOPIC, PARTITIONS) as broker:
+        await _follow(broker, count, profile=profile)
 
 
 async def _follow(broker: Broker, count: int, *, profile: bool) -> None:
-    parts, leader = broker.parts, PlayedLeader()
-    admin = TopicAdmin(parts.requests, parts.image, parts.replicas)
-    await admin.create(NewTopic(TOPIC, PARTITIONS, 1))
-    context = parts.fetchers._context  # noqa: SLF001 - all of it but the network is the broker's
+    leader = PlayedLeader()
+    context = broker.parts.fetchers._context  # noqa: SLF001 - all of it but the network is the broker's
     context = context._replace(leaders=leader, ports=context.ports._replace(network=leader))  # type: ignore[arg-type]
     fetchers = Fetchers(context)
     partitions = [_followed(broker, index) for index in range(PARTITIONS)]
@@ -196,8 +171,7 @@ async def _follow(broker: Broker, count: int, *, profile: bool) -> None:
 
 def _followed(broker: Broker, index: int) -> Partition:
     """Return a partition that another broker leads."""
-    partition = broker.parts.partitions.get(TOPIC, index)
-    assert partition is not None
+    partition = partition_of(broker, TOPIC, index)
     old = partition.role
     replicas = (LEADER, old.leader)
     epoch = LeaderEpoch(old.leader_epoch)
@@ -206,12 +180,7 @@ def _followed(broker: Broker, index: int) -> Partition:
 
 
 async def _until_asked(leader: PlayedLeader) -> int:
-    """Let the loop turn until the leader has a request; return how often it did."""
-    for turn in range(TURNS_MAX):
-        if leader.requests:
-            return turn
-        await asyncio.sleep(0)
-    raise AssertionError("a request is missing")
+    return await turns_until(lambda: bool(leader.requests))
 
 
 def main() -> None:

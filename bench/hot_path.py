@@ -12,17 +12,14 @@ import argparse
 import asyncio
 import cProfile
 import pstats
-import tempfile
 import time
 from collections.abc import Sequence
 
 from bench.commit_load import commit_requests
+from bench.own_broker import own_broker, partition_of
 from bench.works.commits import GROUPS
-from bench.works.groups import SETTINGS
-from moldau.base.clock import SystemClock, system_random
 from moldau.base.ids import TopicId
 from moldau.base.network import Address, Part
-from moldau.cluster.topics import NewTopic
 from moldau.protocol.messages.data import (
     FetchPartition,
     FetchRequest,
@@ -34,15 +31,7 @@ from moldau.protocol.messages.data import (
 from moldau.protocol.registry import encode_request, find_api
 from moldau.records.builder import BatchBuilder
 from moldau.security.session import Session
-from moldau.server.broker import Broker
-from moldau.server.configuration.settings import BrokerSettings
-from moldau.server.lifecycle.topic_admin import TopicAdmin
 from moldau.server.network.connection import Connection
-from moldau.server.parts import Ports
-from moldau.server.stores import embedded_store
-from moldau.server.workers.executor import PoolExecutor
-from moldau.storage.disk import Disk
-from moldau.transport.sockets import SocketNetwork
 
 TOPIC = "hot-path"
 REPEATED, RUNS = 1000, 40
@@ -83,19 +72,8 @@ def frames(size: int, topic_id: TopicId, produce: int, fetch: int) -> dict[str, 
 
 
 async def measure(size: int, produce: int, fetch: int, *, profile: bool) -> None:
-    executor = PoolExecutor()
-    with tempfile.TemporaryDirectory() as folder:
-        own = {"log.dirs": folder, "listeners": "PLAINTEXT://127.0.0.1:0", **SETTINGS}
-        settings = BrokerSettings.load(None, own, {})
-        network = SocketNetwork(executor)
-        clock, random = SystemClock(), system_random()
-        ports = Ports(clock, random, Disk(), network, executor, executor, embedded_store)
-        broker = Broker(settings, ports)
-        await broker.start()
-        parts = broker.parts
-        admin = TopicAdmin(parts.requests, parts.image, parts.replicas)
-        await admin.create(NewTopic(TOPIC, 1, 1))
-        endpoint = settings.endpoints[0]
+    async with own_broker(TOPIC, 1) as broker:
+        endpoint = broker.parts.settings.endpoints[0]
         connection = Connection(
             NoSocket(),  # type: ignore[arg-type]
             Session(endpoint.name, endpoint.security_protocol, NoSocket.peer),
@@ -105,13 +83,10 @@ async def measure(size: int, produce: int, fetch: int, *, profile: bool) -> None
         )
         (address,) = broker.addresses
         commits = [each.frame for each in await commit_requests(str(address), TOPIC, GROUPS)]
-        partition = parts.partitions.get(TOPIC, 0)
-        assert partition is not None
-        for name, frame in frames(size, partition.topic_id, produce, fetch).items():
+        topic_id = partition_of(broker, TOPIC, 0).topic_id
+        for name, frame in frames(size, topic_id, produce, fetch).items():
             _time(name, connection, [frame], profile=profile)
         _time("commit", connection, commits, profile=profile)
-        await broker.stop()
-    await executor.close()
 
 
 def _time(name: str, connection: Connection, frames: list[bytes], *, profile: bool) -> None:

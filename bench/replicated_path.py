@@ -15,17 +15,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import tempfile
 import time
 from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-from bench.works.groups import SETTINGS
-from moldau.base.clock import SystemClock, system_random
+from bench.own_broker import own_broker, partition_of, turns_until
 from moldau.base.ids import BrokerId, LeaderEpoch
 from moldau.base.network import Address, Part
-from moldau.cluster.topics import NewTopic
 from moldau.protocol.messages.data import (
     FetchPartition,
     FetchReplicaState,
@@ -41,21 +38,13 @@ from moldau.replication.partition import Partition
 from moldau.replication.role import Role
 from moldau.security.session import Session
 from moldau.server.broker import Broker
-from moldau.server.configuration.settings import BrokerSettings
-from moldau.server.lifecycle.topic_admin import TopicAdmin
 from moldau.server.network.connection import Connection
-from moldau.server.parts import Ports
-from moldau.server.stores import embedded_store
-from moldau.server.workers.executor import PoolExecutor
-from moldau.storage.disk import Disk
-from moldau.transport.sockets import SocketNetwork
 
 TOPIC = "replicated-path"
 PARTITIONS = 6
 FOLLOWERS = (101, 102)
 FETCH_KEY, FETCH_VERSION = 1, 17
 PRODUCE_KEY, PRODUCE_VERSION = 0, 10
-TURNS_MAX = 20
 MARKS: Final = (0x4D4F4C44, 0x4D4F4C4441550001)
 """Stand for the session epoch and the offset in the request that is sent again and again."""
 _INT32: Final = Struct(">i")
@@ -137,27 +126,12 @@ class PlayedFollower:
 
 
 async def measure(count: int) -> None:
-    executor = PoolExecutor()
-    with tempfile.TemporaryDirectory() as folder:
-        own = {"log.dirs": folder, "listeners": "PLAINTEXT://127.0.0.1:0", **SETTINGS}
-        settings = BrokerSettings.load(None, own, {})
-        ports = Ports(
-            SystemClock(), system_random(), Disk(), SocketNetwork(executor), executor, executor,
-            embedded_store,
-        )  # fmt: skip
-        broker = Broker(settings, ports)
-        await broker.start()
-        try:
-            await _replicate(broker, settings, count)
-        finally:
-            await broker.stop()
-    await executor.close()
+    async with own_broker(TOPIC, PARTITIONS) as broker:
+        await _replicate(broker, count)
 
 
-async def _replicate(broker: Broker, settings: BrokerSettings, count: int) -> None:
-    parts, endpoint = broker.parts, settings.endpoints[0]
-    admin = TopicAdmin(parts.requests, parts.image, parts.replicas)
-    await admin.create(NewTopic(TOPIC, PARTITIONS, 1))
+async def _replicate(broker: Broker, count: int) -> None:
+    endpoint = broker.parts.settings.endpoints[0]
     dispatch = broker.connections._dispatch  # noqa: SLF001 - where a frame goes, minus the socket
     # Nobody has registered the followers.
     dispatch.__self__.routes[FETCH_KEY].handler._is_registered = lambda _: True  # type: ignore[attr-defined]  # noqa: SLF001
@@ -200,8 +174,7 @@ async def _replicate(broker: Broker, settings: BrokerSettings, count: int) -> No
 
 def _led(broker: Broker, index: int) -> Partition:
     """Return a partition, led here as if the others followed it."""
-    partition = broker.parts.partitions.get(TOPIC, index)
-    assert partition is not None
+    partition = partition_of(broker, TOPIC, index)
     old = partition.role
     replicas = (old.leader, *(BrokerId(one) for one in FOLLOWERS))
     epoch = LeaderEpoch(old.leader_epoch)
@@ -211,12 +184,7 @@ def _led(broker: Broker, index: int) -> Partition:
 
 
 async def _until(stream: CountingStream, count: int) -> int:
-    """Let the loop turn until a stream was sent so many answers; return how often it did."""
-    for turn in range(TURNS_MAX):
-        if stream.count >= count:
-            return turn
-        await asyncio.sleep(0)
-    raise AssertionError("an answer is missing")
+    return await turns_until(lambda: stream.count >= count)
 
 
 def main() -> None:
