@@ -6,16 +6,15 @@ runs a cluster of brokers in place of one.
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from functools import partial
 
 import click
 
 from moldau.sim.cluster.coverage import coverage_lines
 from moldau.sim.cluster.scenario import run_cluster_seed
+from moldau.sim.in_parallel import in_parallel
 from moldau.sim.scenarios import Failed, ScenarioOutcome, run_seed
 
 REPEATED_EVERY = 20
@@ -32,7 +31,7 @@ def main(seed: int, count: int, jobs: int, cluster: bool, fifo: bool) -> None:
     seen: Counter[str] = Counter()
     failed: list[int] = []
     run = partial(_run_one, first=seed, cluster=cluster, fifo=fifo)
-    for number, outcome in _in_parallel(run, range(seed, seed + count), jobs):
+    for number, outcome in in_parallel(run, range(seed, seed + count), jobs):
         if isinstance(outcome, str):
             failed.append(number)
             click.echo(outcome)
@@ -62,15 +61,6 @@ def _run_one(seed: int, *, first: int, cluster: bool, fifo: bool) -> Outcome:
     except Failed as failure:
         return seed, str(failure)
     return seed, outcome
-
-
-def _in_parallel(run: partial[Outcome], seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
-    """Run seeds in so many processes, and yield what they came to in their order."""
-    if jobs == 1:
-        yield from map(run, seeds)
-        return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap(run, seeds)
 
 
 if __name__ == "__main__":

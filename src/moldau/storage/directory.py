@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -434,20 +434,22 @@ class LogDirectory:
         for log in self.logs.values():
             log.let_go()
 
-    def remove_expired_cuts(self, now_ms: int) -> None:
-        """Delete the `.cut` files that retention has expired."""
+    def prepare_cut_removals(self, now_ms: int) -> Iterator[Callable[[], None]]:
+        """Yield a call for each expired `.cut` file; it removes that one, on any thread."""
         for key, cuts in tuple(self.cuts.items()):
             log = self.logs.get(key)
-            if log is None:
+            expired = () if log is None else expired_cuts(cuts, log.config, now_ms)
+            kept = () if log is None else tuple(cut for cut in cuts if cut not in expired)
+            if kept:
+                self.cuts[key] = kept
+            else:
                 del self.cuts[key]
-                continue
-            expired = expired_cuts(cuts, log.config, now_ms)
-            with disk_errors(log.folder):
-                for cut in expired:
-                    self._resources.files.remove(cut.path)
-            self.cuts[key] = tuple(cut for cut in cuts if cut not in expired)
-            if not self.cuts[key]:
-                del self.cuts[key]
+            for cut in expired:
+                yield partial(self._remove_file, cut.path)
+
+    def _remove_file(self, path: str) -> None:
+        with disk_errors(path):
+            self._resources.files.remove(path)
 
     def finish(self, broker_epoch: int) -> None:
         """Write the clean shutdown mark, after all logs are flushed and checkpointed."""

@@ -402,10 +402,10 @@ class LogManager:
                 self.directory_failed(error)
         return count
 
-    def remove_expired_cuts(self, now_ms: int) -> None:
-        """Delete the `.cut` files that retention has expired."""
+    def prepare_cut_removals(self, now_ms: int) -> Iterator[Callable[[], None]]:
+        """Yield a call for each expired `.cut` file; it removes that one, on any thread."""
         for directory in self._online():
-            directory.remove_expired_cuts(now_ms)
+            yield from directory.prepare_cut_removals(now_ms)
 
     def prepare_removals(self, now_ms: int) -> Iterator[Callable[[], None]]:
         """Yield a call for each file and folder that is due; it removes that one, on any thread.

@@ -6,10 +6,8 @@ for each, as the table of docs/reliability.md has them; the exit code says wheth
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from statistics import median
 
@@ -17,6 +15,7 @@ import click
 
 from kits.mutants import coordination, replication, storage
 from kits.mutants.catching import Accident, Catch, catch
+from moldau.sim.in_parallel import in_parallel
 
 MUTANTS = replication.MUTANTS | coordination.MUTANTS | storage.MUTANTS
 
@@ -37,7 +36,7 @@ def main(starts: int, limit: int, jobs: int, parts: tuple[str, ...]) -> None:
     names = [name for name in MUTANTS if not parts or any(part in name for part in parts)]
     tasks = [(name, number * SEEDS_APART) for name in names for number in range(starts)]
     all_found = True
-    results = _in_parallel(partial(_search, limit=limit), tasks, jobs)
+    results = in_parallel(partial(_search, limit=limit), tasks, jobs)
     for name in names:
         searches = [next(results)[1] for _ in range(starts)]
         all_found = all_found and all(isinstance(one, Catch) for one in searches)
@@ -64,17 +63,6 @@ def _line(name: str, searches: list[Catch | str | None], limit: int) -> str:
     lost = sum(one is None for one in searches)
     note = f" ({lost} of {len(searches)} not found)" if lost else ""
     return f"| {name} | {median(seeds):g}{note} | {said} |"
-
-
-def _in_parallel(
-    search: partial[Found], tasks: list[tuple[str, int]], jobs: int
-) -> Iterator[Found]:
-    """Search in so many processes; yield the results in the order of the tasks."""
-    if jobs == 1:
-        yield from map(search, tasks)
-        return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap(search, tasks)
 
 
 if __name__ == "__main__":

@@ -6,19 +6,17 @@ Every test sends the same frames to two brokers, one that has the fast path and 
 from __future__ import annotations
 
 import asyncio
-import random
 
 import pytest
 
-from kits import log_kit
 from kits.fast_path_kit import BothPaths, OneRouteBroker
-from kits.fetch_kit import FAR, unexpected
-from kits.log_kit import HandClock, make_batch, marker, sized_batch
+from kits.fetch_kit import FAR
+from kits.led_partitions import LedPartitions
+from kits.log_kit import make_batch, marker, sized_batch
 from kits.partition_kit import ME, OTHER
 from kits.request_kit import session
 from moldau.base.files import FileRegion
 from moldau.base.ids import PartitionKey, TopicId
-from moldau.observe.traffic import Traffic
 from moldau.protocol.messages.data import (
     FetchPartition,
     FetchReplicaState,
@@ -27,12 +25,6 @@ from moldau.protocol.messages.data import (
 )
 from moldau.protocol.registry import encode_request, find_api
 from moldau.records.batch import parse_header
-from moldau.replication.partition import Partition, Role
-from moldau.replication.partitions import Partitions
-from moldau.replication.ports import ReplicationPorts
-from moldau.server.fetch.reading import ParkedFetches
-from moldau.server.fetch.sessions import FetchSessions
-from moldau.server.handlers.fetch import FetchHandler
 from moldau.server.handlers.fetch_fast_path import FetchFastPath
 from moldau.server.network.connection import Connection
 from moldau.server.network.dispatch import Route
@@ -40,7 +32,6 @@ from moldau.server.network.dispatch import Route
 COUNT = 40
 TOPIC_ID = TopicId(b"t" * 16)
 BROKERS = session(listener="BROKERS")
-BOTH = Role(ME, 5, 1, (ME, OTHER), (ME, OTHER))
 
 
 class Broker(OneRouteBroker):
@@ -48,45 +39,20 @@ class Broker(OneRouteBroker):
 
     def __init__(self, *, fast_path):
         super().__init__()
-        self.clock = HandClock()
-        disk = log_kit.Broker()
-        self.partitions = Partitions()
-        for index in range(COUNT):
-            key = PartitionKey("t", index)
-            log = disk.manager.open_or_create(key, TOPIC_ID, disk.config)
-            partition = Partition(key, TOPIC_ID, log, ME, ReplicationPorts(self, self))
-            partition.become_leader(BOTH, self.clock.monotonic())
-            self.partitions.add(partition)
-        self.sessions = FetchSessions(10, 120.0, self.clock, random.Random(1))
-        self.parked = ParkedFetches()
-        self.traffic = Traffic()
+        topic_ids = {PartitionKey("t", index): TOPIC_ID for index in range(COUNT)}
         stats = self.metrics.of("Fetch")
-        handler = FetchHandler(
-            self.partitions, self.sessions, None, self.traffic, stats, unexpected, unexpected,
-            max_bytes=FAR,
-            is_for_brokers=lambda session: session.listener == "BROKERS",
-            is_registered=lambda broker_id: self.broker_epoch(broker_id) is not None,
-            parked=self.parked,
-        )  # fmt: skip
+        self.led = led = LedPartitions(topic_ids, stats)
+        self.clock, self.partitions, self.parked = led.clock, led.partitions, led.parked
         self.pending = []
         self.serve(
-            Route(1, "0-18", handler, self.metrics, ()),
-            FetchFastPath(handler, stats, self.clock),
+            Route(1, "0-18", led.handler, self.metrics, ()),
+            FetchFastPath(led.handler, stats, self.clock),
             self.clock,
             has_fast_path=fast_path,
         )
 
-    def broker_epoch(self, broker_id):
-        return {OTHER: 7}.get(broker_id)
-
-    def is_eligible(self, _):
-        return True
-
-    def propose(self, *_): ...
-
     def append(self, index=0, batch=None):
-        batch = batch or make_batch()
-        self.partitions.get("t", index).append_as_leader(batch, parse_header(batch), 1)
+        self.led.append_to(self.partitions.get("t", index), batch)
 
     def followed(self, index):
         """The follower says that it has everything."""
@@ -121,7 +87,7 @@ class Broker(OneRouteBroker):
         return [
             (one.log_end_offset, one.high_watermark, one._leading.followers[OTHER].end_offset)
             for one in self.partitions
-        ] + [self.parked.count, self.traffic.of("t").bytes_out]
+        ] + [self.parked.count, self.led.traffic.of("t").bytes_out]
 
 
 def comparable(parts):
@@ -255,7 +221,7 @@ def test_errors_and_limits_are_those_of_the_slow_path(changes):
         ({1: 0}, {"epoch": 0}),
         ({1: 0}, {"epoch": -1}),
         ({1: 0}, {"session_id": 12345}),
-        ({1: 0}, {"replica": 3}),
+        ({1: 0}, {"replica": 9}),
         ({1: 0}, {"replica": ME}),
         ({1: 0}, {"asker": session(listener="CLIENTS")}),
         ({9: 0}, {}),

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
 import pytest
 
-from kits import log_kit
-from kits.fetch_kit import FAR, unexpected
-from kits.log_kit import HandClock, make_batch, sized_batch
+from kits.fetch_kit import FAR
+from kits.led_partitions import BOTH, THIRD, LedPartitions
+from kits.log_kit import sized_batch
 from kits.partition_kit import ME, OTHER
 from kits.request_kit import context, session
 from kits.slicing import finished
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.observe.requests import RequestMetrics
-from moldau.observe.traffic import Traffic
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     FetchPartition,
@@ -24,61 +22,22 @@ from moldau.protocol.messages.data import (
     FetchTopic,
     ForgottenTopic,
 )
-from moldau.records.batch import parse_header
-from moldau.replication.partition import Partition, Role
-from moldau.replication.partitions import Partitions
-from moldau.replication.ports import ReplicationPorts
+from moldau.replication.partition import Role
 from moldau.security.authorizer import Authorizer
-from moldau.server.fetch.reading import ParkedFetches
-from moldau.server.fetch.sessions import SESSIONS_PER_FOLLOWER, FetchSessions
-from moldau.server.handlers.fetch import FetchHandler
+from moldau.server.fetch.sessions import SESSIONS_PER_FOLLOWER
 
-THIRD = 3
-BOTH = Role(ME, 5, 1, (ME, OTHER), (ME, OTHER))
 IDS = {name: TopicId(bytes([number] * 16)) for number, name in enumerate("abc", 1)}
 
 
-class Leader:
+class Leader(LedPartitions):
     """The handler of Fetch over partitions that other brokers follow."""
 
     def __init__(self, *names, role=BOTH, slots=10):
-        self.clock = HandClock()
-        disk = log_kit.Broker()
-        self.partitions = Partitions()
-        self.proposals = []
-        for name in names or ("a",):
-            key = PartitionKey(name, 0)
-            log = disk.manager.open_or_create(key, IDS[name], disk.config)
-            partition = Partition(key, IDS[name], log, ME, ReplicationPorts(self, self))
-            partition.become_leader(role, self.clock.monotonic())
-            self.partitions.add(partition)
-        self.sessions = FetchSessions(slots, 120.0, self.clock, random.Random(1))
-        self.parked = ParkedFetches()
-        self.handler = FetchHandler(
-            self.partitions,
-            self.sessions,
-            None,
-            Traffic(),
-            RequestMetrics().of("Fetch"),
-            unexpected,
-            unexpected,
-            max_bytes=FAR,
-            is_for_brokers=lambda session: session.listener == "BROKERS",
-            is_registered=lambda broker_id: self.broker_epoch(broker_id) is not None,
-            parked=self.parked,
-        )
+        topic_ids = {PartitionKey(name, 0): IDS[name] for name in names or ("a",)}
+        super().__init__(topic_ids, RequestMetrics().of("Fetch"), role=role, slots=slots)
 
     def __getitem__(self, name):
         return self.partitions.get(name, 0)
-
-    def broker_epoch(self, broker_id):
-        return {OTHER: 7, THIRD: 7}.get(broker_id)
-
-    def is_eligible(self, _):
-        return True
-
-    def propose(self, *proposal):
-        self.proposals.append(proposal)
 
     def noted(self, name="a", broker_id=OTHER):
         """What the partition knows of a follower: its end, its log start, when it fetched."""
@@ -92,8 +51,7 @@ class Leader:
         return self["a"]._leading.followers[OTHER].caught_up_s
 
     def append(self, name="a", batch=None):
-        batch = batch or make_batch()
-        return self[name].append_as_leader(batch, parse_header(batch), 1)
+        return self.append_to(self[name], batch)
 
     def fetch(
         self, wanted=None, *, replica=OTHER, epoch=5, broker_epoch=7, last_epoch=-1,

@@ -22,6 +22,7 @@ from moldau.sim.disk_faults import Operation
 from moldau.sim.log_lines import log_lines
 from moldau.sim.trace import Trace
 from moldau.sim.world import World
+from moldau.storage.cuts import CutFile
 from moldau.storage.flushing import Flusher
 from moldau.storage.log import Log
 from moldau.storage.topic_config import LogConfig
@@ -78,6 +79,19 @@ def test_deleted_files_are_removed_by_the_executor(monkeypatch):
     assert removals.left == []
     assert len(removals.were_off_loop) > 10
     assert all(removals.were_off_loop)
+
+
+def test_expired_cuts_are_removed_by_the_executor(monkeypatch):
+    removals = Removals(monkeypatch)
+    manager, disk = removals.storage.manager, removals.storage.disk
+    path = f"{FOLDER}/{0:020}.log.8.1.cut"
+    disk.open(path, create=True).close()
+    (key,) = manager.directories[0].logs
+    manager.directories[0].cuts[key] = (CutFile(path, 10, 1),)
+    asyncio.run(removals.chores.retain())
+    assert not disk.exists(path)
+    assert removals.were_off_loop == [True]
+    assert manager.directories[0].cuts == {}
 
 
 def test_a_file_that_cannot_be_removed_takes_its_directory_offline(monkeypatch):

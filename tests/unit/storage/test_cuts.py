@@ -38,6 +38,11 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
 
 
+def remove_expired(broker, now_ms):
+    for remove in broker.manager.prepare_cut_removals(now_ms):
+        remove()
+
+
 def test_a_torn_tail_is_said_and_kept(broker, caplog):
     torn = sized_batch(400)[:123]
     broker.disk.open(log_path(8)).append([torn])
@@ -108,11 +113,11 @@ def test_two_cuts_at_one_place_do_not_overwrite_each_other(broker):
 def test_retention_removes_them_once_they_are_old(broker):
     broker.disk.open(log_path(8)).append([b"torn"])
     again = broker.kill()
-    again.manager.remove_expired_cuts(NOW_MS + 7 * DAY_MS)
+    remove_expired(again, NOW_MS + 7 * DAY_MS)
     assert len(cut_names(again)) == 1
     # Those of an earlier run are known after a restart, too.
     later = again.stop()
-    later.manager.remove_expired_cuts(NOW_MS + 7 * DAY_MS + 1)
+    remove_expired(later, NOW_MS + 7 * DAY_MS + 1)
     assert cut_names(later) == []
     assert not later.manager.directories[0].cuts
 
@@ -130,4 +135,4 @@ def test_a_deleted_log_takes_its_cuts_with_it(broker):
     again = broker.kill()
     again.manager.delete(KEY)
     assert not again.manager.directories[0].cuts
-    again.manager.remove_expired_cuts(NOW_MS + 100 * DAY_MS)
+    remove_expired(again, NOW_MS + 100 * DAY_MS)

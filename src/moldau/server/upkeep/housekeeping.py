@@ -81,10 +81,7 @@ class Housekeeping:
     async def retain(self) -> None:
         """Remove segments that are too old or too many, and tell readers of the new start."""
         now_ms = self._clock.wall_ms()
-        try:
-            self._logs.remove_expired_cuts(now_ms)
-        except StorageError as error:
-            self.storage_failed(error)
+        await self._remove(self._logs.prepare_cut_removals(now_ms))
         for number, partition in enumerate(tuple(self._partitions), 1):
             if not partition.log.offline:
                 with self._contain(partition.log, "retention"):
@@ -99,11 +96,11 @@ class Housekeeping:
             with self._contain(log, "flush"):
                 await self._flusher.flush(log, log.log_end_offset)
         # After the syncs: to remove much takes long.
-        await self._remove_expired(now_ms)
+        await self._remove(self._logs.prepare_removals(now_ms))
         await self._look_for_room()
 
-    async def _remove_expired(self, now_ms: int) -> None:
-        for remove in self._logs.prepare_removals(now_ms):
+    async def _remove(self, removals: Iterator[Callable[[], None]]) -> None:
+        for remove in removals:
             try:
                 await self._executor.run(remove)
             except StorageError as error:
