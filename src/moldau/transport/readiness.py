@@ -51,7 +51,7 @@ class Readiness(Protocol):
         ...
 
     def call_after_batch(self, callback: Callback, /) -> None:
-        """Call once, behind those who are being called in a row; at once if nobody is."""
+        """Call once, behind those who are being called in a row; at once if it is one or nobody."""
         ...
 
     def call_soon(self, callback: Callback, /) -> object:
@@ -93,13 +93,15 @@ _NOBODY = _Watched(None, None)
 class EpollReadiness:
     """An epoll within that of the event loop. There while anything is watched."""
 
-    __slots__ = ("_behind", "_calling", "_loop", "_poll", "_uncalled", "_watched")
+    __slots__ = ("_behind", "_calling", "_in_row", "_loop", "_poll", "_uncalled", "_watched")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._poll: select.epoll | None = None
         self._watched: dict[int, _Watched] = {}
         self._calling = False
+        self._in_row = False
+        """Whether more than one is being called: what one alone leaves behind need not wait."""
         self._behind: list[Callback] = []
         self._uncalled: list[tuple[int, int]] = []
         """Those whom the last turn had no time for: they come before all others."""
@@ -151,7 +153,7 @@ class EpollReadiness:
         return poll
 
     def call_after_batch(self, callback: Callback) -> None:
-        if self._calling:
+        if self._in_row:
             self._behind.append(callback)
         else:
             callback()
@@ -169,6 +171,7 @@ class EpollReadiness:
         events, self._uncalled = self._uncalled or self._poll.poll(0), []
         turn_end = self._loop.time() + TURN_S if len(events) > CALLED_TOGETHER else 0.0
         self._calling = True
+        self._in_row = len(events) > 1
         try:
             for first in range(0, len(events), CALLED_TOGETHER):
                 if first and self._loop.time() >= turn_end:
@@ -180,7 +183,7 @@ class EpollReadiness:
                 finally:
                     self._call_those_behind()
         finally:
-            self._calling = False
+            self._calling = self._in_row = False
 
     def _call(self, events: list[tuple[int, int]]) -> None:
         """Call those who watch these descriptors."""

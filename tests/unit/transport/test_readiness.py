@@ -290,22 +290,36 @@ def test_streams_that_take_long_leave_the_loop_its_turns(many, monkeypatch):
     on_a_loop(scenario)
 
 
+def test_what_one_alone_leaves_behind_is_called_at_once(pairs):
+    async def scenario(readiness):
+        pair, called = pairs[0], []
+
+        def read():
+            pair.read()
+            readiness.call_soon(lambda: called.append("soon"))
+            readiness.call_after_batch(lambda: called.append("at once"))
+            called.append("read")
+
+        readiness.add_reader(pair.descriptor, read)
+        pair.far.send(b"one")
+        await turns()
+        assert called == ["at once", "read", "soon"]
+
+    on_a_loop(scenario)
+
+
 def test_who_is_called_behind_may_bring_another(pairs):
     async def scenario(readiness):
         pair, called = pairs[0], []
 
         def read():
             pair.read()
-            readiness.call_after_batch(
-                lambda: readiness.call_after_batch(lambda: called.append("second"))
-            )
+            readiness.call_soon(lambda: readiness.call_soon(lambda: called.append("second")))
 
         readiness.add_reader(pair.descriptor, read)
         pair.far.send(b"one")
         await turns()
         assert called == ["second"]
-        readiness.call_after_batch(lambda: called.append("third"))
-        assert called == ["second", "third"]
 
     on_a_loop(scenario)
 
@@ -319,8 +333,8 @@ def test_a_bug_in_one_behind_is_told_and_harms_no_other(pairs, caplog):
 
         def read():
             pair.read()
-            readiness.call_after_batch(fail)
-            readiness.call_after_batch(lambda: called.append("good"))
+            readiness.call_soon(fail)
+            readiness.call_soon(lambda: called.append("good"))
 
         readiness.add_reader(pair.descriptor, read)
         for _ in range(2):
@@ -339,7 +353,7 @@ def test_one_that_is_cancelled_keeps_nobody_behind_it_waiting(pairs):
 
         def read():
             pair.read()
-            readiness.call_after_batch(lambda: called.append("behind"))
+            readiness.call_soon(lambda: called.append("behind"))
             raise asyncio.CancelledError
 
         readiness.add_reader(pair.descriptor, read)

@@ -19,14 +19,13 @@ permitted it (`transactions.writes`); the answer of a coordinator elsewhere is w
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from moldau.base.clock import Clock
-from moldau.base.errors import CorruptRecords, ProtocolError, StorageError
+from moldau.base.errors import ProtocolError, StorageError
 from moldau.base.executor import Executor, Lane, WorkerLost, WorkTooLong
 from moldau.base.files import Buffer
 from moldau.base.ids import ZERO_TOPIC_ID, TopicId
@@ -43,24 +42,18 @@ from moldau.protocol.messages.data import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from moldau.records.batch import (
-    APPEND_TIME_BIT,
-    TRANSACTIONAL_BIT,
-    BatchHeader,
-    is_transactional,
-    parse_header,
-)
+from moldau.records.batch import APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader, is_transactional
 from moldau.replication.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Partition
 from moldau.replication.partitions import Partitions
 from moldau.replication.pending_commits import PendingCommits
 from moldau.security.session import Session
+from moldau.server.handlers.turned_away import expect_again
 from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
 from moldau.server.network.dispatch import Applied, Droppable, RequestContext
 from moldau.server.network.slices import Sliced
 from moldau.server.network.stepping import take_turns
 from moldau.server.nodes.leader_hints import NO_HINTS, LeaderHints
 from moldau.server.transactions.writes import (
-    COMES_BACK,
     NO_PERMITS,
     Permits,
     TransactionalWrites,
@@ -308,8 +301,9 @@ class ProduceHandler:
                         if partition.flush_is_due:
                             later.flushes.append(_ResultSlot(results, len(results) - 1, partition))
                 except (ApiError, StorageError) as error:
-                    self._expect_again(name, data.index, data.records, error)
-                    results.append(self._refusal(name, data.index, error, asker, later))
+                    results.append(
+                        self._refusal(name, data.index, data.records, error, asker, later)
+                    )
                 data.records = None  # it need not be kept during a pause
         return response, later
 
@@ -383,8 +377,7 @@ class ProduceHandler:
                 if partition.flush_is_due:
                     later.flushes.append(place)
             except (ApiError, StorageError) as error:
-                self._expect_again(topic, index, records, error)
-                place.fill(self._refusal(topic, index, error, asker, later))
+                place.fill(self._refusal(topic, index, records, error, asker, later))
         if later.flushes:
             # A disk that fails must be known, even if the client that waits for it has left.
             await asyncio.shield(self._flush(later, asker))
@@ -397,7 +390,7 @@ class ProduceHandler:
             try:
                 await place.partition.flush(self._flusher)
             except StorageError as error:
-                place.fill(self._refusal(*place.partition.key, error, asker, later))
+                place.fill(self._refusal(*place.partition.key, None, error, asker, later))
 
     async def _reworked(self, records: bytes, task: Rework, deadline_s: float) -> Incoming:
         if self._clock.monotonic() > deadline_s:
@@ -496,27 +489,11 @@ class ProduceHandler:
         traffic.bytes_in += header.size
         return appended
 
-    def _expect_again(
-        self, topic: str | None, index: int, records: Buffer | None, error: ApiError | StorageError
-    ) -> None:
-        """Have the batches behind one that is turned away for now wait until it comes again.
-
-        A producer has several under way. If replicas join between two of them, the second would be
-        taken for the first of an unknown producer, and the first could never follow.
-        """
-        comes_back = isinstance(error, StorageError) or error.code in COMES_BACK
-        partition = None if topic is None else self._partitions.get(topic, index)
-        if not comes_back or partition is None or records is None:
-            return
-        with contextlib.suppress(CorruptRecords):
-            header = parse_header(records)
-            if header.producer_id >= 0 and header.base_sequence >= 0:
-                partition.expect_again(header)
-
     def _refusal(
         self,
         topic: str | None,
         index: int,
+        records: Buffer | None,
         error: ApiError | StorageError,
         asker: Session | None,
         later: _Later,
@@ -538,6 +515,7 @@ class ProduceHandler:
         log_start = -1
         partition = None if topic is None else self._partitions.get(topic, index)
         if partition is not None:
+            expect_again(partition, records, error)
             self._traffic.of(partition.key.topic).failed_produce += 1
             if code not in UNSEEN and not isinstance(error, RefusedUnseen):
                 log_start = partition.log_start_offset

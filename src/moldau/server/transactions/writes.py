@@ -55,16 +55,6 @@ NOT_ADDED: Final = "Partition was not added to the transaction"
 OUTSIDE: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE})
 """Verdicts on a batch whose partition the transaction does not have."""
 
-COMES_BACK: Final = frozenset(
-    {
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REQUEST_TIMED_OUT,
-    }
-)
-"""Refusals after which a producer sends the same batch again."""
-
 
 class TransactionalWrites:
     """Finds out which batches of a request may be appended in its transaction."""
@@ -172,8 +162,6 @@ def check_permit(partition: Partition, header: BatchHeader, permits: Permits) ->
         code, why = ErrorCode.NOT_ENOUGH_REPLICAS, "a transaction ended meanwhile; send it again"
     if code is ErrorCode.NONE:
         return
-    if code in COMES_BACK:
-        partition.expect_again(header)
     raise RefusedUnseen(code, why)
 
 
