@@ -23,10 +23,10 @@ from moldau.sim.cluster.scenario import run_cluster_seed
 from moldau.sim.cluster.swarm import ClusterSwarm
 from moldau.sim.scenarios import ScenarioOutcome
 
-SEEDS = (4, 28, 31, 33, 43)
-"""Cut short, they see most cases between them."""
+SEEDS = (9, 11, 27, 28, 29)
+"""Cut short, at least two of them see each case. A change of the broker gives other runs."""
 
-MORE_SEEDS = (0, 9, 11, 20, 29, 38, 39, 41)
+MORE_SEEDS = (0, 4, 20, 31, 33, 38, 39, 41, 43)
 
 
 IN_ANOTHER_PROCESS = "from test_cluster_seeds import outcome; "
