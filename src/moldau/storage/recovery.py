@@ -30,7 +30,7 @@ segments. Two things must be written, or the log is not opened (DiskFull): the `
 from __future__ import annotations
 
 import contextlib
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -225,9 +225,13 @@ class _Opening:
         return self.segments[-1].end_offset()
 
     def recover(self, recovery_point: int) -> int:
-        """Check everything from the recovery point on; return the log end."""
+        """Check everything from the recovery point on; return the log end.
+
+        That begins with the segment that has the last flushed batch. It may have been closed since
+        it was flushed to its end, and then its indexes were stored afterwards and not synced.
+        """
         bases = [segment.base_offset for segment in self.segments]
-        first = max(0, bisect_right(bases, recovery_point) - 1)
+        first = max(0, bisect_left(bases, recovery_point) - 1)
         start = bases[first]
         # Epochs and snapshots above `start` may describe batches that were truncated since. The
         # batches that are read below give both again.

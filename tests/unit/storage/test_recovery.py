@@ -407,3 +407,23 @@ def test_messages_of_the_old_formats_are_recovered_too(broker):
     assert log.log_end_offset == 3
     assert finish(log.search(NOW_MS + 2)) == (NOW_MS + 2, 2, -1)
     assert append_values(log, b"new").base_offset == 3
+
+
+def test_indexes_that_were_stored_after_the_last_flush_are_made_anew(broker):
+    """A segment was flushed to its end and closed by the next append: its indexes are not synced.
+
+    After a power cut a file may have its size and zeros. We rebuild such an index when it is read
+    first, but Kafka, which may take the folder over, would not.
+    """
+    fill(broker, 2)
+    broker.flush(broker.log())
+    broker.checkpoint()
+    fill(broker, 1)
+    assert broker.log().recovery_point == broker.log().active.base_offset
+    disk = broker.sim().kill()
+    disk.remove(path(0, ".timeindex"))
+    disk.open(path(0, ".timeindex"), create=True).append([bytes(12)])
+    again = Broker(disk, CONFIG, boot_id="boot-2")
+    assert len(again.log().segments) == 2
+    again.manager.close({})
+    assert verify_partition(disk, FOLDER) == []
