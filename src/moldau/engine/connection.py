@@ -388,23 +388,36 @@ class ClientConnection:
             if not answer.done():
                 answer.set_result(usual)
             return
-        # What an answer carries outlives this call; the buffer does not, unless it is lent.
-        give_back = None
-        if is_lent and is_last and not answer.done():
-            assert self._stream is not None
-            give_back = self._stream.lend()
-        if give_back is None:
-            frame = memoryview(bytes(frame))
         # One that cannot be decoded ends the connection, and who waits for it is told then.
-        if api.key == API_VERSIONS_KEY:
-            version = version_of_hello(version, frame)
-        decoded = decode_response(api, version, frame)
+        decoded, give_back = self._decoded(self._waiting[0], frame, is_last=is_last)
         self._waiting.popleft()
         if not answer.done():
             answer.set_result(LentAnswer(decoded, give_back) if is_lent else decoded)
         throttle_ms = getattr(decoded, "throttle_time_ms", 0)
         if throttle_ms > 0 and throttles(api.key, version):
             self._keep_quiet(throttle_ms / 1000)
+
+    def _decoded(
+        self, wanted: _Waiting, frame: memoryview, *, is_last: bool
+    ) -> tuple[Any, Callable[[], None] | None]:
+        """Decode an answer, and return what gives its buffer back if that is lent.
+
+        What an answer carries outlives this call; the buffer does not, unless it is lent.
+        """
+        give_back, version = None, wanted.version
+        if wanted.is_lent and is_last and not wanted.answer.done():
+            assert self._stream is not None
+            give_back = self._stream.lend()
+        if give_back is None:
+            frame = memoryview(bytes(frame))
+        if wanted.api.key == API_VERSIONS_KEY:
+            version = version_of_hello(version, frame)
+        try:
+            return decode_response(wanted.api, version, frame), give_back
+        except ProtocolError:
+            if give_back is not None:
+                give_back()
+            raise
 
     def drained(self) -> None:
         """Tell whoever has only been waiting for the bytes to leave, if they have."""

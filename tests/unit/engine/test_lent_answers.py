@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from moldau.base.errors import ProtocolError
 from moldau.base.network import Address
 from moldau.engine.connection import ClientConnection
 from moldau.engine.settings import ConnectionSettings
@@ -137,5 +138,16 @@ def test_an_answer_that_nobody_wants_any_more_is_not_kept(has_come):
         await asyncio.wait([asking])
         assert asking.cancelled()
         assert one.stream.lent == one.stream.given_back == has_come
+
+    run(scenario)
+
+
+def test_a_buffer_with_what_is_no_answer_is_given_back():
+    async def scenario(one):
+        asking = await one.ask()
+        with pytest.raises(ProtocolError):
+            one.connection.received(memoryview(b"\0\0\0\x06\0\0\0\0\0\0"))
+        assert one.stream.lent == one.stream.given_back == 1
+        asking.cancel()
 
     run(scenario)
