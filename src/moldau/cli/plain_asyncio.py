@@ -1,11 +1,11 @@
 """Imports asyncio without its TLS, for the process of a broker.
 
-Asyncio loads OpenSSL if it is there: more than four megabytes of memory in each broker, a tenth of
-what one has when it is idle. It also does without, since Python can be built without OpenSSL. The
-streams of a broker are its own (`moldau.transport`), so it has no use for the TLS of asyncio.
+Asyncio imports `ssl` if it can, and OpenSSL takes several megabytes, about a tenth of an idle
+broker. Asyncio also works without it, because Python can be built without OpenSSL. A broker does
+not need the TLS of asyncio: its streams are its own (`moldau.transport`).
 
-To be imported before asyncio. Where that is there already, or `ssl` is, nothing is changed.
-Afterwards `ssl` can be imported as ever.
+Import this before asyncio. If asyncio or `ssl` is imported already, it changes nothing. Afterwards
+`ssl` can be imported as usual.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 A follower that keeps up sends this request for every batch: in its fetch session one partition has
 moved, and everything else is as before. So does a consumer, in a session or, as librdkafka, with
-one partition and no session. All versions from 15 on have it in one layout, of which each field has
-its place. So one `struct` call reads or writes it, where the codec makes half a dozen objects. The
-leader and the follower use the same layout (ADR 0007).
+one partition and no session. In all versions from 15 on each field has a fixed place. So one
+`struct` call reads or writes the request, where the codec makes half a dozen objects. The leader
+and the follower use the same layout (ADR 0007).
 
 Whatever differs from the layout is not read here: None says so, and the codec reads it. What is
 written here is what the codec would write; tests say so.
@@ -28,7 +28,7 @@ _HEAD_SIZE: Final = 10
 
 _REQUEST: Final = Struct(">xiiibiic16scii" + "qiqi")
 _REQUEST_SIZE: Final = _REQUEST.size
-"""The header's tags, and the request up to the last number of the partition."""
+"""The tags of the header, then the request up to the last field of the partition."""
 _FROM_FOLLOWER: Final = Struct(">7siqc")
 _FROM_FOLLOWER_SIZE: Final = _FROM_FOLLOWER.size
 """What a follower's request ends with."""
@@ -50,7 +50,7 @@ _AFTER_RECORDS: Final = b"\0\0\0"
 """No tags of the partition, the topic and the answer."""
 _TRANSACTIONS_UNTOLD: Final = b"\0"
 _NO_TRANSACTIONS: Final = b"\x01"
-"""To those who read what is committed; others are not told of transactions."""
+"""An empty list: readers of committed records get one, others get null."""
 _NO_REPLICA: Final = -1
 _SIZE: Final = 4
 """The int32 before every frame."""

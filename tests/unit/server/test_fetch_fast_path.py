@@ -202,13 +202,24 @@ def test_what_other_partitions_have_is_in_the_answer_too():
         {"offset": -1},
     ],
 )
-def test_errors_and_limits_are_those_of_the_slow_path(changes):
+@pytest.mark.parametrize("who", [{}, CONSUMER | NO_SESSION], ids=["follower", "consumer"])
+def test_errors_and_limits_are_those_of_the_slow_path(changes, who):
     async def work():
         both = Both()
         both.append(1, sized_batch(300))
+        both.each(lambda one: one.followed(1))
         offset = changes.get("offset", 0)
         options = {name: value for name, value in changes.items() if name != "offset"}
-        assert both.fetch({1: offset}, **options) != "parked"
+        assert both.fetch({1: offset}, **who | options) != "parked"
+        assert both.fast_count == 1
+
+    play(work)
+
+
+def test_a_partition_that_is_not_there_is_told_to_a_consumer_without_a_session():
+    async def work():
+        both = Both()
+        assert both.fetch({99: 0}, **CONSUMER, **NO_SESSION) != "parked"
         assert both.fast_count == 1
 
     play(work)
@@ -227,6 +238,8 @@ def test_errors_and_limits_are_those_of_the_slow_path(changes):
         ({9: 0}, {}),
         ({1: 0, 2: 0}, {}),
         ({}, {}),
+        ({1: 0, 2: 0}, CONSUMER | NO_SESSION),
+        ({}, CONSUMER | NO_SESSION),
     ],
 )
 def test_any_other_request_takes_the_slow_path(wanted, changes):
@@ -326,54 +339,6 @@ def test_aborted_transactions_are_told_to_a_consumer(options):
         untold = both.fetch({1: 0}, isolation=0, **options)
         assert len(told) == len(untold) + 17  # the id of the producer, its offset and no tags
         assert both.fast_count == 2
-
-    play(work)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"leader_epoch": 4},
-        {"leader_epoch": 6},
-        {"last_epoch": 9},
-        {"max_bytes": 0},
-        {"wait_ms": -1},
-        {"offset": 3},
-        {"offset": -1},
-        {"index": 99},
-    ],
-)
-def test_a_consumer_without_a_session_hears_the_errors_of_the_slow_path(changes):
-    async def work():
-        both = Both(**CONSUMER)
-        both.append(1, sized_batch(300))
-        both.each(lambda one: one.followed(1))
-        wanted = {changes.get("index", 1): changes.get("offset", 0)}
-        options = {k: v for k, v in changes.items() if k not in ("offset", "index")}
-        assert both.fetch(wanted, **NO_SESSION, **options) != "parked"
-        assert both.fast_count == 1
-
-    play(work)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "changes"),
-    [
-        ({1: 0}, {"epoch": 9}),
-        ({1: 0}, {"epoch": 0}),
-        ({1: 0}, {"epoch": -1}),
-        ({1: 0}, {"session_id": 12345}),
-        ({9: 0}, {}),
-        ({1: 0, 2: 0}, NO_SESSION),
-        ({}, NO_SESSION),
-    ],
-)
-def test_any_other_request_of_a_consumer_takes_the_slow_path(wanted, changes):
-    async def work():
-        both = Both(**CONSUMER)
-        both.append(1)
-        assert both.fetch(wanted, **changes) != "parked"
-        assert both.fast_count == 0
 
     play(work)
 
