@@ -9,5 +9,6 @@ the one through which a broker asks for a change. `controller` stands between th
 `broker_controller` and `broker_sessions` for brokers and `controller_queue` and `decisions` for the
 order of things; `listeners` is shared by all stores. `embedded` implements the store for one broker
 in KRaft's own files: `formatting` (whose directory), `quorum` (who leads), `journal` and
-`snapshots` (batches on disk), `record_codec` and `replay` (records to changes).
+`snapshots` (batches on disk), `record_codec` and `replay` (records to changes). `zookeeper`
+translates between changes and the nodes of Kafka's ZooKeeper tree.
 """
