@@ -26,7 +26,11 @@ from moldau.cluster.changes import (
 )
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker, ConfigResource, Endpoint, Partition, ResourceType
-from moldau.cluster.zookeeper.commit_writes import commit_writes
+from moldau.cluster.zookeeper import paths
+from moldau.cluster.zookeeper.commit_writes import commit_writes, leftover_removal
+from moldau.cluster.zookeeper.tool_requests import DeletionWanted, TopicNodeIncomplete
+from moldau.cluster.zookeeper.topic_nodes import Assignment, TopicNode, encode_topic
+from moldau.cluster.zookeeper.topic_reading import read_topic, restored_topic
 
 NAMES = ("a", "b", "c")
 IDS = st.integers(1, 6)
@@ -172,22 +176,83 @@ def test_a_tree_is_its_image(data):
     assert reading.refused == reading.requests == ()
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.data())
-def test_a_commit_may_be_cut_anywhere(data):
+def history(data, commits):
+    """A tree after some commits, and its image."""
     tree = DictTree()
     image = first_image(tree)
-    for number in range(data.draw(st.integers(0, 4))):
+    for number in range(data.draw(commits)):
         changes, after = draw_commit(data.draw, image, number)
         tree.apply(commit_writes(image, changes, after, 7, tree.versions(image)))
         image = after
+    return tree, image
+
+
+def finish_as_a_controller(tree, version):
+    """Do what the tree asks for."""
+    for request in tree.read(version).requests:
+        image = tree.read(version).image
+        topic = image.topic(request.topic)
+        if isinstance(request, DeletionWanted) and topic is None:
+            tree.apply(leftover_removal(request.topic, tree.versions(image)))
+            continue
+        wanted = []
+        if isinstance(request, DeletionWanted):
+            changes = [TopicRemoved(topic.id)]
+        else:
+            wanted.append(request)
+            changes = list(wanted_changes(request, is_new=topic is None))
+        after = image.apply(changes, version)
+        tree.apply(commit_writes(image, changes, after, 8, tree.versions(image), wanted))
+
+
+def wanted_changes(request, *, is_new):
+    if is_new:
+        yield TopicCreated(request.topic, request.topic_id)
+        resource = ConfigResource(ResourceType.TOPIC, request.topic)
+        for key, value in request.configs.items():
+            yield ConfigChanged(resource, key, value)
+    for index, (replicas, adding, removing) in enumerate(request.assignments, request.first):
+        partition = Partition(
+            index,
+            replicas,
+            replicas,
+            replicas[0],
+            adding_replicas=adding,
+            removing_replicas=removing,
+        )
+        yield PartitionCreated(request.topic_id, partition)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_a_commit_may_be_cut_anywhere(data):
+    tree, image = history(data, st.integers(0, 4))
     changes, after = draw_commit(data.draw, image, 9)
     writes = list(commit_writes(image, changes, after, 7, tree.versions(image)))
     tree.apply(writes[: data.draw(st.integers(0, len(writes)))])
+    assert tree.read(after.version).refused == ()
+    # The next controller finishes what has begun, and can then write whatever it decides.
+    finish_as_a_controller(tree, after.version)
     reading = tree.read(after.version)
-    assert reading.refused == ()
-    # The next controller can write whatever it decides on this image.
+    assert reading.refused == reading.requests == ()
+    for name, topic in reading.image.topics.items():
+        assert topic.id in {one.topics[name].id for one in (image, after) if name in one.topics}
     changes, last = draw_commit(data.draw, reading.image, 10)
-    if not reading.requests:
-        tree.apply(commit_writes(reading.image, changes, last, 8, tree.versions(reading.image)))
-        assert tree.read(last.version).image == last
+    tree.apply(commit_writes(reading.image, changes, last, 8, tree.versions(reading.image)))
+    assert tree.read(last.version).image == last
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_an_old_tool_never_changes_an_id(data):
+    """It writes the replicas again, and knows of nothing else (KAFKA-14190)."""
+    tree, image = history(data, st.integers(1, 4))
+    for name, topic in image.topics.items():
+        path = paths.topic(name)
+        replicas = tuple(Assignment(partition.replicas) for partition in topic.partitions)
+        tree.put(path, encode_topic(TopicNode(replicas, None, 1)))
+        assert tree.follow(image, path, image.version) == image
+        reading = read_topic(image, name, tree.nodes[path], {})
+        assert reading.requests == [TopicNodeIncomplete(name, topic.id)]
+        tree.write(restored_topic(image, name, tree.nodes[path], topic.id))
+    assert tree.read(image.version).image == image

@@ -4,7 +4,8 @@ Kafka reads versions 1 to 5. It writes version 5 from 2.7 on, and version 4 befo
 of a broker is the id of the ZooKeeper transaction that created its node, so it is not in it.
 
 The order of keys is that of Kafka's hash maps: of version 4 as Kafka 1.1.1 (Scala 2.12) writes it,
-of version 5 as Kafka 3.9.1 (Scala 2.13) does.
+of version 5 as Kafka 3.9.1 (Scala 2.13) does. Of more than four listeners only the endpoints are in
+Kafka's order, not the map of their protocols.
 """
 
 from __future__ import annotations

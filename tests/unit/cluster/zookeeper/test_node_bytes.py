@@ -1,11 +1,11 @@
 """Nodes have Kafka's bytes, and nodes of all Kafkas can be read.
 
-"Seen" means that the order of keys was seen in a tree that this Kafka wrote. The others follow from
-Kafka's code. Where the order is that of a hash map of Scala 2.13, it was computed from the hashes
-of the keys, by a method that gives the seen orders as well.
+What Kafka's own encoders write is in a table, which `python -m tests.golden.zookeeper_nodes` makes.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +56,36 @@ from moldau.cluster.zookeeper.topic_nodes import (
     encode_topic,
 )
 
+TABLE = Path(__file__).parents[3] / "golden" / "zookeeper_nodes.tsv"
+ROWS = [line.split("\t") for line in TABLE.read_text().splitlines() if line[0] != "#"]
+AGAIN = {
+    "state": lambda data: encode_state(decode_state("/n", data)),
+    "topic": lambda data: encode_topic(decode_topic("/n", data)),
+    "broker": lambda data: encode_broker(decode_broker("/n", data)),
+    "controller": lambda data: encode_controller(decode_controller(data)),
+    "controller_epoch": lambda data: encode_controller_epoch(decode_controller_epoch(data)),
+    "cluster_id": lambda data: encode_cluster_id(decode_cluster_id(data)),
+    "producer_ids": lambda data: encode_producer_ids(decode_producer_ids(data)),
+    "feature": lambda data: encode_features(decode_features(data)),
+    "reassignment": lambda data: encode_reassignment(decode_reassignment(data)),
+    "election": lambda data: encode_partitions(decode_partitions("/n", data)),
+    "isr_change": lambda data: encode_partitions(decode_partitions("/n", data)),
+    "log_dir_event": lambda data: encode_log_dir_event(decode_log_dir_event("/n", data)),
+    "config": lambda data: encode_config(decode_config("/n", data)),
+    "config_change": lambda data: encode_config_change(decode_config_change("/n", data)),
+    "offset": lambda data: encode_offset(decode_offset("/n", data)),
+}
+
+
+@pytest.mark.parametrize(("kafka", "kind", "content"), ROWS)
+def test_what_kafka_wrote_is_written_again_byte_for_byte(kafka, kind, content):
+    assert AGAIN[kind](content.encode()) == content.encode()
+
+
+def test_every_kind_of_node_is_there():
+    assert {kind for _, kind, _ in ROWS} == set(AGAIN)
+
+
 PLAIN = Endpoint("PLAINTEXT", "127.0.0.1", 9092, 0)
 TOPIC_ID = "zeTNbNaeRS-h5yGiMZBOyg"
 
@@ -68,7 +98,6 @@ def second_topic_state(leader, *isr):
     return StateNode(12, BrokerId(leader), LeaderEpoch(0), isr)
 
 
-# Seen, of Kafka 1.1 and 3.x.
 STATES = {
     b'{"controller_epoch":12,"leader":0,"version":1,"leader_epoch":0,"isr":[0,1]}': (
         second_topic_state(0, 0, 1)
@@ -82,7 +111,6 @@ STATES = {
     b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":3,"isr":[2]}': StateNode(
         1, BrokerId(-1), LeaderEpoch(3), (2,)
     ),
-    # From Kafka's code.
     b'{"controller_epoch":5,"leader":1,"version":1,"leader_recovery_state":1,"leader_epoch":7,'
     b'"isr":[1]}': StateNode(5, BrokerId(1), LeaderEpoch(7), (1,), recovering=True),
 }
@@ -105,14 +133,11 @@ def test_state_with_fields_of_our_own_starts_as_kafkas():
 
 
 TOPICS = [
-    # From Kafka's code: a map of two keeps its order.
     (b'{"version":1,"partitions":{"0":[1,2,3]}}', TopicNode((Assignment((1, 2, 3)),), None, 1)),
-    # Seen, of Kafka 2.7.
     (
         b'{"version":2,"partitions":{"0":[0]},"adding_replicas":{},"removing_replicas":{}}',
         TopicNode((Assignment((0,)),), None, 2),
     ),
-    # Seen, of Kafka 3.x.
     (
         b'{"partitions":{"0":[1,0],"1":[0,1],"2":[1,0],"3":[0,1]},"topic_id":"%b",'
         b'"adding_replicas":{},"removing_replicas":{},"version":3}' % TOPIC_ID.encode(),
@@ -120,7 +145,6 @@ TOPICS = [
             tuple(Assignment(one) for one in ((1, 0), (0, 1), (1, 0), (0, 1))), topic_id(), 3
         ),
     ),
-    # Seen, of Kafka 2.8 that ran with an older inter.broker.protocol.version.
     (
         (
             b'{"partitions":{"0":[1,2]},"adding_replicas":{"0":[2]},"removing_replicas":{"0":[1]},'
@@ -144,7 +168,6 @@ def test_partitions_may_come_in_any_order():
 
 
 BROKERS = [
-    # Seen, of Kafka 1.1.
     (
         (
             b'{"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},'
@@ -153,7 +176,6 @@ BROKERS = [
         ),
         BrokerNode((PLAIN,), timestamp_ms=1572980758106, version=4),
     ),
-    # Seen, of Kafka 1.1, with a rack and without a plain listener.
     (
         (
             b'{"listener_security_protocol_map":{"SASL_SSL":"SASL_SSL","SSL":"SSL"},'
@@ -173,7 +195,6 @@ BROKERS = [
             4,
         ),
     ),
-    # Seen, of Kafka 3.x.
     (
         (
             b'{"features":{},"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},'
@@ -182,7 +203,6 @@ BROKERS = [
         ),
         BrokerNode((PLAIN,), timestamp_ms=1633056051250),
     ),
-    # From Kafka's code.
     (
         (
             b'{"features":{"f":{"min_version":1,"max_version":3}},'
@@ -230,7 +250,6 @@ def test_broker(data, node):
                 7,
             ),
         ),
-        # Seen, of Hortonworks' Kafka.
         (
             (
                 b'{"jmx_port":-1,"timestamp":"1571666399659","endpoints":["PLAINTEXT://node4:6667"],'
@@ -261,7 +280,7 @@ def test_older_and_newer_brokers_can_be_read(data, node):
 
 
 def test_controller():
-    old = b'{"version":1,"brokerid":0,"timestamp":"1535943857541"}'  # Seen, of Kafka 1.1.
+    old = b'{"version":1,"brokerid":0,"timestamp":"1535943857541"}'
     new = b'{"version":2,"brokerid":1,"timestamp":"1700000000000","kraftControllerEpoch":-1}'
     for data, node in (
         (old, ControllerNode(BrokerId(0), 1535943857541, version=1)),
@@ -274,7 +293,7 @@ def test_controller():
 
 
 def test_nodes_of_the_cluster():
-    data = b'{"version":"1","id":"IOejp_IKSbWbySJc0sRrKw"}'  # Seen.
+    data = b'{"version":"1","id":"IOejp_IKSbWbySJc0sRrKw"}'
     assert encode_cluster_id("IOejp_IKSbWbySJc0sRrKw") == data
     assert decode_cluster_id(data) == "IOejp_IKSbWbySJc0sRrKw"
     data = b'{"version":1,"broker":1,"block_start":"0","block_end":"999"}'
@@ -302,7 +321,6 @@ def test_nodes_of_the_cluster():
     ],
 )
 def test_features(data, node):
-    """From Kafka's code."""
     assert encode_features(node) == data
     assert decode_features(data) == node
 
@@ -330,16 +348,14 @@ def test_configs():
     settings = {"retention.ms": "1000", "cleanup.policy": "compact"}
     assert encode_config(settings) == data
     assert decode_config("/c", data) == settings
-    assert encode_config({}) == b'{"version":1,"config":{}}'  # Seen.
+    assert encode_config({}) == b'{"version":1,"config":{}}'
     assert decode_config("/c", b"") == decode_config("/c", None) == {}
 
 
-def test_control_characters_are_escaped_as_jackson_does_it():
-    """From Jackson's code: upper-case digits, everything else as it is."""
-    data = encode_config({"a": '\x0b\x1f\t"\\u000b/\x7fä\U0001f600'})
-    assert data == (
-        '{"version":1,"config":{"a":"\\u000B\\u001F\\t\\"\\\\u000b/\x7fä\U0001f600"}}'.encode()
-    )
+def test_characters_are_escaped_as_jackson_does_it():
+    data = encode_config({"a": '\x0b\x1f\t"\\u000b/\x7fä\U0001f600\U0010ffff'})
+    text = '{"version":1,"config":{"a":"\\u000B\\u001F\\t\\"\\\\u000b/\x7fä%s"}}'
+    assert data == (text % r"\uD83D\uDE00\uDBFF\uDFFF").encode()
 
 
 @pytest.mark.parametrize(
@@ -357,7 +373,6 @@ def test_control_characters_are_escaped_as_jackson_does_it():
     ],
 )
 def test_paths_of_configs(entity, path):
-    """From Kafka's code: AdminZkClient and Sanitizer."""
     assert config_path(entity) == f"/config/{path}"
     assert config_entity(f"/config/{path}") == entity
     data = encode_config_change(entity)
