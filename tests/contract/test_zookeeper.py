@@ -32,14 +32,14 @@ from kits.zookeeper_kit import (
     until,
     until_true,
 )
-from moldau.cluster.zookeeper.connect_string import parse_connect_string
-from moldau.cluster.zookeeper.kazoo_session import (
+from moldau.cluster.zookeeper.client.connect_string import parse_connect_string
+from moldau.cluster.zookeeper.client.kazoo_session import (
     IN_FLIGHT_MAX,
     KazooSession,
     KazooZooKeeper,
     ZooKeeperSettings,
 )
-from moldau.cluster.zookeeper.port import (
+from moldau.cluster.zookeeper.client.port import (
     PERSISTENT_OWNER,
     BadVersion,
     CheckVersion,

@@ -13,9 +13,13 @@ from typing import Any, Protocol, TypeVar
 from kazoo.client import KazooClient
 
 from kits.tcp_proxy import TcpProxy
-from moldau.cluster.zookeeper.connect_string import parse_connect_string
-from moldau.cluster.zookeeper.kazoo_session import KazooSession, KazooZooKeeper, ZooKeeperSettings
-from moldau.cluster.zookeeper.port import SessionState, ZooKeeperSession
+from moldau.cluster.zookeeper.client.connect_string import parse_connect_string
+from moldau.cluster.zookeeper.client.kazoo_session import (
+    KazooSession,
+    KazooZooKeeper,
+    ZooKeeperSettings,
+)
+from moldau.cluster.zookeeper.client.port import SessionState, ZooKeeperSession
 from moldau.sim.zookeeper.ensemble import SimEnsemble
 from moldau.sim.zookeeper.session import SimZooKeeper
 

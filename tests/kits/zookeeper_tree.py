@@ -7,30 +7,30 @@ from typing import Any
 
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker
-from moldau.cluster.zookeeper import paths
-from moldau.cluster.zookeeper.broker_nodes import BrokerNode, encode_broker
-from moldau.cluster.zookeeper.cluster_nodes import (
+from moldau.cluster.zookeeper.client.port import (
+    CreateNode,
+    DeleteNode,
+    NodeKind,
+    Operation,
+    SetData,
+)
+from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, encode_broker
+from moldau.cluster.zookeeper.nodes.cluster_nodes import (
     FeatureNode,
     ProducerIdBlock,
     encode_cluster_id,
     encode_features,
     encode_producer_ids,
 )
-from moldau.cluster.zookeeper.config_nodes import config_path, encode_config
-from moldau.cluster.zookeeper.config_resources import entity_of
-from moldau.cluster.zookeeper.node_changes import changed_node
-from moldau.cluster.zookeeper.nodes import (
-    ANY_VERSION,
-    CreateNode,
-    DeleteNode,
-    NodeWrite,
-    SetNode,
-    StoredNode,
-)
-from moldau.cluster.zookeeper.state_nodes import encode_state, state_of
-from moldau.cluster.zookeeper.topic_nodes import TopicNode, encode_topic
-from moldau.cluster.zookeeper.topic_reading import assignment_of, read_topic, states_to_read
-from moldau.cluster.zookeeper.tree_image import TreeReading, read_tree
+from moldau.cluster.zookeeper.nodes.config_nodes import config_path, encode_config
+from moldau.cluster.zookeeper.nodes.config_resources import entity_of
+from moldau.cluster.zookeeper.nodes.node_changes import changed_node
+from moldau.cluster.zookeeper.nodes.state_nodes import encode_state, state_of
+from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
+from moldau.cluster.zookeeper.nodes.topic_nodes import TopicNode, encode_topic
+from moldau.cluster.zookeeper.nodes.topic_reading import assignment_of, read_topic, states_to_read
+from moldau.cluster.zookeeper.nodes.tree_image import TreeReading, read_tree
 
 
 class DictTree:
@@ -53,17 +53,17 @@ class DictTree:
     def put(self, path: str, data: bytes) -> None:
         """Write a node whatever there was, as a tool does."""
         self.create(path)
-        self.write(SetNode(path, data, ANY_VERSION))
+        self.write(SetData(path, data))
 
-    def apply(self, writes: Iterable[NodeWrite | None]) -> list[str]:
+    def apply(self, writes: Iterable[Operation | None]) -> list[str]:
         """Carry out writes in order; return the paths that they changed."""
         return [self.write(one) for one in writes if one is not None]
 
-    def write(self, one: NodeWrite) -> str:
+    def write(self, one: Operation) -> str:
         self.transaction += 1
         path = one.path
         if isinstance(one, CreateNode):
-            if one.sequential:
+            if one.kind is NodeKind.SEQUENTIAL:
                 path = f"{path}{self.transaction:010d}"
             assert path not in self.nodes, f"{path} exists"
             parent = path.rpartition("/")[0]
@@ -71,8 +71,8 @@ class DictTree:
             self.nodes[path] = StoredNode(one.data, 0, self.transaction)
             return path
         old = self.nodes[path]
-        assert one.version in {ANY_VERSION, old.version}, f"{path} has version {old.version}"
-        if isinstance(one, SetNode):
+        assert one.version in {None, old.version}, f"{path} has version {old.version}"
+        if isinstance(one, SetData):
             self.nodes[path] = StoredNode(one.data, old.version + 1, old.created)
         else:
             assert isinstance(one, DeleteNode)

@@ -12,9 +12,9 @@ from moldau.base.ids import PartitionKey
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Endpoint, FeatureRange
 from moldau.cluster.reassignment import WantedReplicas
-from moldau.cluster.zookeeper import paths
-from moldau.cluster.zookeeper.broker_nodes import BrokerNode, decode_broker, encode_broker
-from moldau.cluster.zookeeper.cluster_nodes import (
+from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, decode_broker, encode_broker
+from moldau.cluster.zookeeper.nodes.cluster_nodes import (
     FeatureNode,
     ProducerIdBlock,
     decode_cluster_id,
@@ -24,7 +24,7 @@ from moldau.cluster.zookeeper.cluster_nodes import (
     encode_features,
     encode_producer_ids,
 )
-from moldau.cluster.zookeeper.config_nodes import (
+from moldau.cluster.zookeeper.nodes.config_nodes import (
     ENTITY_TYPES,
     ConfigEntity,
     config_entity,
@@ -34,32 +34,32 @@ from moldau.cluster.zookeeper.config_nodes import (
     encode_config,
     encode_config_change,
 )
-from moldau.cluster.zookeeper.consumer_nodes import decode_offset, encode_offset
-from moldau.cluster.zookeeper.controller_nodes import (
+from moldau.cluster.zookeeper.nodes.consumer_nodes import decode_offset, encode_offset
+from moldau.cluster.zookeeper.nodes.controller_nodes import (
     ControllerNode,
     decode_controller,
     decode_controller_epoch,
     encode_controller,
 )
-from moldau.cluster.zookeeper.log_dir_nodes import decode_log_dir_event, encode_log_dir_event
-from moldau.cluster.zookeeper.node_changes import changed_node
-from moldau.cluster.zookeeper.node_content import MalformedNode
-from moldau.cluster.zookeeper.nodes import StoredNode
-from moldau.cluster.zookeeper.partition_list_nodes import (
+from moldau.cluster.zookeeper.nodes.log_dir_nodes import decode_log_dir_event, encode_log_dir_event
+from moldau.cluster.zookeeper.nodes.node_changes import changed_node
+from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
+from moldau.cluster.zookeeper.nodes.partition_list_nodes import (
     decode_partitions,
     decode_reassignment,
     encode_partitions,
     encode_reassignment,
 )
-from moldau.cluster.zookeeper.state_nodes import StateNode, decode_state, encode_state
-from moldau.cluster.zookeeper.topic_nodes import (
+from moldau.cluster.zookeeper.nodes.state_nodes import StateNode, decode_state, encode_state
+from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
+from moldau.cluster.zookeeper.nodes.topic_nodes import (
     Assignment,
     TopicNode,
     decode_topic,
     encode_topic,
 )
-from moldau.cluster.zookeeper.topic_reading import read_topic
-from moldau.cluster.zookeeper.tree_image import read_tree
+from moldau.cluster.zookeeper.nodes.topic_reading import read_topic
+from moldau.cluster.zookeeper.nodes.tree_image import read_tree
 
 INT32 = st.integers(0, 2**31 - 1)
 BROKER = st.integers(0, 2**31 - 1)

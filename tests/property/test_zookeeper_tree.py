@@ -26,11 +26,11 @@ from moldau.cluster.changes import (
 )
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker, ConfigResource, Endpoint, Partition, ResourceType
-from moldau.cluster.zookeeper import paths
-from moldau.cluster.zookeeper.commit_writes import commit_writes, leftover_removal
-from moldau.cluster.zookeeper.tool_requests import DeletionWanted, TopicNodeIncomplete
-from moldau.cluster.zookeeper.topic_nodes import Assignment, TopicNode, encode_topic
-from moldau.cluster.zookeeper.topic_reading import read_topic, restored_topic
+from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.commit_writes import commit_writes, leftover_removal
+from moldau.cluster.zookeeper.nodes.tool_requests import DeletionWanted, TopicNodeIncomplete
+from moldau.cluster.zookeeper.nodes.topic_nodes import Assignment, TopicNode, encode_topic
+from moldau.cluster.zookeeper.nodes.topic_reading import read_topic, restored_topic
 
 NAMES = ("a", "b", "c")
 IDS = st.integers(1, 6)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kits.zookeeper_kit import Calls, States, begun
-from moldau.cluster.zookeeper.port import (
+from moldau.cluster.zookeeper.client.port import (
     BadVersion,
     ConnectionTimedOut,
     NodeKind,

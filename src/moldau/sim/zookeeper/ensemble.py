@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from typing import Final, Protocol
 
-from moldau.cluster.zookeeper.port import DeleteNode, Operation, OperationResult
+from moldau.cluster.zookeeper.client.port import DeleteNode, Operation, OperationResult
 from moldau.sim.world import World
 from moldau.sim.zookeeper.pipe import MEAN_DELAY_S, Pipe
 from moldau.sim.zookeeper.tree import Transaction, Tree, Watched, triggers

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from moldau.base.checks import invariant
-from moldau.cluster.zookeeper.port import (
+from moldau.cluster.zookeeper.client.port import (
     MAX_REQUEST_BYTES,
     ConnectionTimedOut,
     Node,

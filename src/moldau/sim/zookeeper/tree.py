@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from moldau.cluster.zookeeper.port import (
+from moldau.cluster.zookeeper.client.port import (
     PERSISTENT_OWNER,
     BadVersion,
     CheckVersion,

@@ -14,7 +14,7 @@ import moldau
 import moldau.cli.main
 import moldau.cli.serve
 import moldau.client
-import moldau.cluster.zookeeper.port
+import moldau.cluster.zookeeper.client.port
 import moldau.server.broker
 import moldau.sim.zookeeper.session
 """

@@ -21,11 +21,11 @@ from moldau.cluster.changes import (
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker, ConfigResource, Endpoint, Partition, ResourceType
 from moldau.cluster.reassignment import WantedReplicas
-from moldau.cluster.zookeeper.broker_nodes import BrokerNode, encode_broker
-from moldau.cluster.zookeeper.node_changes import NOTHING, NodeReading, changed_node
-from moldau.cluster.zookeeper.node_content import MalformedNode
-from moldau.cluster.zookeeper.nodes import StoredNode
-from moldau.cluster.zookeeper.tool_requests import (
+from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, encode_broker
+from moldau.cluster.zookeeper.nodes.node_changes import NOTHING, NodeReading, changed_node
+from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
+from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
+from moldau.cluster.zookeeper.nodes.tool_requests import (
     DeletionWanted,
     PreferredElectionWanted,
     ReassignmentWanted,

@@ -16,8 +16,8 @@ from typing import Any
 
 from moldau.base.ids import ZERO_TOPIC_ID, BrokerId, TopicId, uuid_bytes, uuid_text
 from moldau.base.tuples import NamedTuple
-from moldau.cluster.zookeeper.node_content import NodeObject, decode_object, encode_object
-from moldau.cluster.zookeeper.paths import number
+from moldau.cluster.zookeeper.nodes.node_content import NodeObject, decode_object, encode_object
+from moldau.cluster.zookeeper.nodes.paths import number
 
 
 class Assignment(NamedTuple):

@@ -7,7 +7,7 @@ are known (`paths`).
 from __future__ import annotations
 
 from moldau.base.ids import Offset
-from moldau.cluster.zookeeper.node_content import INT64_MAX, decode_decimal, encode_decimal
+from moldau.cluster.zookeeper.nodes.node_content import INT64_MAX, decode_decimal, encode_decimal
 
 
 def encode_offset(offset: Offset) -> bytes:

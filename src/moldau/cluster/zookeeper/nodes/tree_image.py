@@ -42,21 +42,21 @@ from moldau.cluster.changes import Change, TopicCreated
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import ResourceType
 from moldau.cluster.steps import PARTITIONS_PER_STEP
-from moldau.cluster.zookeeper import paths
-from moldau.cluster.zookeeper.cluster_nodes import decode_cluster_id
-from moldau.cluster.zookeeper.config_nodes import TOPICS, ConfigEntity, config_path
-from moldau.cluster.zookeeper.config_resources import resource_at, usable_configs
-from moldau.cluster.zookeeper.node_changes import (
+from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.cluster_nodes import decode_cluster_id
+from moldau.cluster.zookeeper.nodes.config_nodes import TOPICS, ConfigEntity, config_path
+from moldau.cluster.zookeeper.nodes.config_resources import resource_at, usable_configs
+from moldau.cluster.zookeeper.nodes.node_changes import (
     broker_changes,
     config_changes,
     feature_changes,
     producer_id_changes,
     tool_request,
 )
-from moldau.cluster.zookeeper.node_content import MalformedNode
-from moldau.cluster.zookeeper.nodes import StoredNode
-from moldau.cluster.zookeeper.tool_requests import PartitionsWanted, ToolRequest
-from moldau.cluster.zookeeper.topic_reading import TopicReading, read_topic
+from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
+from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
+from moldau.cluster.zookeeper.nodes.tool_requests import PartitionsWanted, ToolRequest
+from moldau.cluster.zookeeper.nodes.topic_reading import TopicReading, read_topic
 
 T = TypeVar("T")
 

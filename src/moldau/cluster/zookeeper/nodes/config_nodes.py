@@ -17,13 +17,13 @@ from typing import Final
 from urllib.parse import quote, unquote_plus
 
 from moldau.base.tuples import NamedTuple
-from moldau.cluster.zookeeper.node_content import (
+from moldau.cluster.zookeeper.nodes.node_content import (
     MalformedNode,
     decode_object,
     encode_object,
     printable,
 )
-from moldau.cluster.zookeeper.paths import CONFIG
+from moldau.cluster.zookeeper.nodes.paths import CONFIG
 
 TOPICS: Final = "topics"
 BROKERS: Final = "brokers"

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.cluster.reassignment import WantedReplicas
-from moldau.cluster.zookeeper.topic_nodes import Assignment
+from moldau.cluster.zookeeper.nodes.topic_nodes import Assignment
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ import pytest
 from moldau.base.ids import BrokerId, LeaderEpoch, PartitionKey, TopicId, uuid_bytes
 from moldau.cluster.model import Endpoint, FeatureRange
 from moldau.cluster.reassignment import WantedReplicas
-from moldau.cluster.zookeeper import paths
-from moldau.cluster.zookeeper.broker_nodes import BrokerNode, decode_broker, encode_broker
-from moldau.cluster.zookeeper.cluster_nodes import (
+from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, decode_broker, encode_broker
+from moldau.cluster.zookeeper.nodes.cluster_nodes import (
     FeatureNode,
     ProducerIdBlock,
     decode_cluster_id,
@@ -24,7 +24,7 @@ from moldau.cluster.zookeeper.cluster_nodes import (
     encode_features,
     encode_producer_ids,
 )
-from moldau.cluster.zookeeper.config_nodes import (
+from moldau.cluster.zookeeper.nodes.config_nodes import (
     ConfigEntity,
     config_entity,
     config_path,
@@ -33,30 +33,30 @@ from moldau.cluster.zookeeper.config_nodes import (
     encode_config,
     encode_config_change,
 )
-from moldau.cluster.zookeeper.consumer_nodes import decode_offset, encode_offset
-from moldau.cluster.zookeeper.controller_nodes import (
+from moldau.cluster.zookeeper.nodes.consumer_nodes import decode_offset, encode_offset
+from moldau.cluster.zookeeper.nodes.controller_nodes import (
     ControllerNode,
     decode_controller,
     decode_controller_epoch,
     encode_controller,
     encode_controller_epoch,
 )
-from moldau.cluster.zookeeper.log_dir_nodes import decode_log_dir_event, encode_log_dir_event
-from moldau.cluster.zookeeper.partition_list_nodes import (
+from moldau.cluster.zookeeper.nodes.log_dir_nodes import decode_log_dir_event, encode_log_dir_event
+from moldau.cluster.zookeeper.nodes.partition_list_nodes import (
     decode_partitions,
     decode_reassignment,
     encode_partitions,
     encode_reassignment,
 )
-from moldau.cluster.zookeeper.state_nodes import StateNode, decode_state, encode_state
-from moldau.cluster.zookeeper.topic_nodes import (
+from moldau.cluster.zookeeper.nodes.state_nodes import StateNode, decode_state, encode_state
+from moldau.cluster.zookeeper.nodes.topic_nodes import (
     Assignment,
     TopicNode,
     decode_topic,
     encode_topic,
 )
 
-TABLE = Path(__file__).parents[3] / "golden" / "zookeeper_nodes.tsv"
+TABLE = Path(__file__).parents[4] / "golden" / "zookeeper_nodes.tsv"
 ROWS = [line.split("\t") for line in TABLE.read_text().splitlines() if line[0] != "#"]
 AGAIN = {
     "state": lambda data: encode_state(decode_state("/n", data)),

@@ -17,7 +17,7 @@ from typing import Final
 from moldau.base.checks import invariant
 from moldau.cluster.configs import MIN_INSYNC_REPLICAS
 from moldau.cluster.model import ConfigResource, ResourceType
-from moldau.cluster.zookeeper.config_nodes import (
+from moldau.cluster.zookeeper.nodes.config_nodes import (
     BROKERS,
     CLIENT_METRICS,
     GROUPS,
@@ -27,7 +27,7 @@ from moldau.cluster.zookeeper.config_nodes import (
     config_path,
     decode_config,
 )
-from moldau.cluster.zookeeper.node_content import MalformedNode, printable
+from moldau.cluster.zookeeper.nodes.node_content import MalformedNode, printable
 
 _TYPES: Final[dict[int, str]] = {
     ResourceType.TOPIC: TOPICS,

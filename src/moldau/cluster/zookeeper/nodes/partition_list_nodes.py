@@ -13,13 +13,13 @@ from collections.abc import Iterable
 
 from moldau.base.ids import PartitionKey
 from moldau.cluster.reassignment import WantedReplicas
-from moldau.cluster.zookeeper.node_content import (
+from moldau.cluster.zookeeper.nodes.node_content import (
     NodeObject,
     decode_object,
     encode_object,
     printable,
 )
-from moldau.cluster.zookeeper.paths import REASSIGN_PARTITIONS
+from moldau.cluster.zookeeper.nodes.paths import REASSIGN_PARTITIONS
 
 
 def encode_reassignment(wanted: Iterable[WantedReplicas]) -> bytes:

@@ -6,25 +6,28 @@ import json
 
 import pytest
 
-from moldau.cluster.zookeeper.broker_nodes import decode_broker
-from moldau.cluster.zookeeper.cluster_nodes import (
+from moldau.cluster.zookeeper.nodes.broker_nodes import decode_broker
+from moldau.cluster.zookeeper.nodes.cluster_nodes import (
     decode_cluster_id,
     decode_features,
     decode_producer_ids,
 )
-from moldau.cluster.zookeeper.config_nodes import decode_config, decode_config_change
-from moldau.cluster.zookeeper.config_resources import usable_configs
-from moldau.cluster.zookeeper.consumer_nodes import decode_offset
-from moldau.cluster.zookeeper.controller_nodes import decode_controller, decode_controller_epoch
-from moldau.cluster.zookeeper.node_content import (
+from moldau.cluster.zookeeper.nodes.config_nodes import decode_config, decode_config_change
+from moldau.cluster.zookeeper.nodes.config_resources import usable_configs
+from moldau.cluster.zookeeper.nodes.consumer_nodes import decode_offset
+from moldau.cluster.zookeeper.nodes.controller_nodes import (
+    decode_controller,
+    decode_controller_epoch,
+)
+from moldau.cluster.zookeeper.nodes.node_content import (
     DEPTH_MAX,
     NODE_BYTES_MAX,
     MalformedNode,
     decode_object,
 )
-from moldau.cluster.zookeeper.partition_list_nodes import decode_reassignment
-from moldau.cluster.zookeeper.state_nodes import decode_state
-from moldau.cluster.zookeeper.topic_nodes import decode_topic
+from moldau.cluster.zookeeper.nodes.partition_list_nodes import decode_reassignment
+from moldau.cluster.zookeeper.nodes.state_nodes import decode_state
+from moldau.cluster.zookeeper.nodes.topic_nodes import decode_topic
 
 BROKER = {
     "version": 5,

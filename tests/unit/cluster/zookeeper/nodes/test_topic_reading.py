@@ -17,12 +17,13 @@ from moldau.cluster.changes import (
 )
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import ConfigResource, Partition, ResourceType
-from moldau.cluster.zookeeper.node_content import MalformedNode
-from moldau.cluster.zookeeper.nodes import SetNode, StoredNode
-from moldau.cluster.zookeeper.state_nodes import StateNode, encode_state
-from moldau.cluster.zookeeper.tool_requests import PartitionsWanted, TopicNodeIncomplete
-from moldau.cluster.zookeeper.topic_nodes import Assignment, TopicNode, encode_topic
-from moldau.cluster.zookeeper.topic_reading import read_topic, restored_topic, states_to_read
+from moldau.cluster.zookeeper.client.port import SetData
+from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
+from moldau.cluster.zookeeper.nodes.state_nodes import StateNode, encode_state
+from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
+from moldau.cluster.zookeeper.nodes.tool_requests import PartitionsWanted, TopicNodeIncomplete
+from moldau.cluster.zookeeper.nodes.topic_nodes import Assignment, TopicNode, encode_topic
+from moldau.cluster.zookeeper.nodes.topic_reading import read_topic, restored_topic, states_to_read
 
 EMPTY = MetadataImage()
 ID = topic_id(1)
@@ -78,7 +79,7 @@ def test_a_topic_of_an_old_cluster_gets_an_id_before_anything_else():
         reading = read_topic(EMPTY, "t", node, states)
         assert reading == ([], [TopicNodeIncomplete("t", None)], [])
     write = restored_topic(EMPTY, "t", node, ID)
-    assert write == SetNode("/brokers/topics/t", topic(*TWO).data, 7)
+    assert write == SetData("/brokers/topics/t", topic(*TWO).data, 7)
 
 
 def test_partitions_without_a_state_are_wanted():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.base.errors import ConfigError
-from moldau.cluster.zookeeper.connect_string import ConnectString, parse_connect_string
+from moldau.cluster.zookeeper.client.connect_string import ConnectString, parse_connect_string
 
 
 @pytest.mark.parametrize(

@@ -23,14 +23,14 @@ from moldau.cluster.changes import (
 )
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import ConfigResource, Partition, ResourceType
-from moldau.cluster.zookeeper.commit_writes import (
+from moldau.cluster.zookeeper.client.port import CreateNode, DeleteNode, NodeKind, SetData
+from moldau.cluster.zookeeper.nodes.commit_writes import (
     commit_writes,
     leftover_removal,
     without_directories,
 )
-from moldau.cluster.zookeeper.nodes import CreateNode, DeleteNode, SetNode
-from moldau.cluster.zookeeper.tool_requests import DeletionWanted, PartitionsWanted
-from moldau.cluster.zookeeper.topic_nodes import Assignment, decode_topic
+from moldau.cluster.zookeeper.nodes.tool_requests import DeletionWanted, PartitionsWanted
+from moldau.cluster.zookeeper.nodes.topic_nodes import Assignment, decode_topic
 
 EMPTY = MetadataImage()
 ID = topic_id(1)
@@ -72,7 +72,7 @@ def test_a_new_topic_has_the_bytes_of_kafkas():
         "/brokers/topics/secondTopic/partitions/2",
         "/brokers/topics/secondTopic/partitions/2/state",
     ]
-    assert all(isinstance(one, CreateNode) and not one.sequential for one in made)
+    assert all(isinstance(one, CreateNode) and one.kind is NodeKind.PERSISTENT for one in made)
     data = {one.path.rpartition("/secondTopic")[2]: one.data for one in made}
     assert made[0].data == b'{"version":1,"config":{}}'
     assert made[1].data == (
@@ -99,8 +99,8 @@ def test_a_topic_that_a_tool_has_begun_is_finished():
     versions = {"/brokers/topics/t": 3, "/config/topics/t": 0, "/brokers/topics/t/partitions": 0}
     made = writes(EMPTY, created(partition(0, 1)), versions)
     assert [(type(one), one.path) for one in made] == [
-        (SetNode, "/config/topics/t"),
-        (SetNode, "/brokers/topics/t"),
+        (SetData, "/config/topics/t"),
+        (SetData, "/brokers/topics/t"),
         (CreateNode, "/brokers/topics/t/partitions/0"),
         (CreateNode, "/brokers/topics/t/partitions/0/state"),
     ]
@@ -109,7 +109,7 @@ def test_a_topic_that_a_tool_has_begun_is_finished():
 
 def test_configs_that_were_left_behind_are_replaced():
     made = writes(EMPTY, created(partition(0, 1)), {"/config/topics/t": 2})
-    assert made[0] == SetNode("/config/topics/t", b'{"version":1,"config":{}}', 2)
+    assert made[0] == SetData("/config/topics/t", b'{"version":1,"config":{}}', 2)
 
 
 BEFORE = EMPTY.apply(created(partition(0, 1, 2), partition(1, 2, 1)), 1)
@@ -259,15 +259,15 @@ def test_a_change_of_configs_notifies():
         CreateNode(
             "/config/changes/config_change_",
             b'{"version":2,"entity_path":"topics/t"}',
-            sequential=True,
+            kind=NodeKind.SEQUENTIAL,
         ),
-        SetNode(
+        SetData(
             "/config/brokers/<default>", b'{"version":1,"config":{"min.insync.replicas":"2"}}', 5
         ),
         CreateNode(
             "/config/changes/config_change_",
             b'{"version":2,"entity_path":"brokers/<default>"}',
-            sequential=True,
+            kind=NodeKind.SEQUENTIAL,
         ),
     ]
 
@@ -311,7 +311,7 @@ def test_producer_ids_and_features():
         CreateNode(
             "/feature", b'{"features":{"b":{"max_version_level":2}},"version":2,"status":1}'
         ),
-        SetNode(
+        SetData(
             "/latest_producer_id_block",
             b'{"version":1,"broker":3,"block_start":"2000","block_end":"2999"}',
             4,

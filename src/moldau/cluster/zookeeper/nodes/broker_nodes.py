@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from moldau.base.checks import invariant
 from moldau.cluster.model import Endpoint, FeatureRange
-from moldau.cluster.zookeeper.node_content import (
+from moldau.cluster.zookeeper.nodes.node_content import (
     INT16_MAX,
     INT32_MAX,
     NO_TIMESTAMP,

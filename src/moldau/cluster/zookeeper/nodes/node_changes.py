@@ -28,20 +28,23 @@ from moldau.cluster.changes import (
 )
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker, ConfigResource, ResourceType
-from moldau.cluster.zookeeper import paths
-from moldau.cluster.zookeeper.broker_nodes import decode_broker
-from moldau.cluster.zookeeper.cluster_nodes import decode_features, decode_producer_ids
-from moldau.cluster.zookeeper.config_resources import resource_at, usable_configs
-from moldau.cluster.zookeeper.node_content import MalformedNode
-from moldau.cluster.zookeeper.nodes import StoredNode
-from moldau.cluster.zookeeper.partition_list_nodes import decode_partitions, decode_reassignment
-from moldau.cluster.zookeeper.tool_requests import (
+from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.broker_nodes import decode_broker
+from moldau.cluster.zookeeper.nodes.cluster_nodes import decode_features, decode_producer_ids
+from moldau.cluster.zookeeper.nodes.config_resources import resource_at, usable_configs
+from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
+from moldau.cluster.zookeeper.nodes.partition_list_nodes import (
+    decode_partitions,
+    decode_reassignment,
+)
+from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
+from moldau.cluster.zookeeper.nodes.tool_requests import (
     DeletionWanted,
     PreferredElectionWanted,
     ReassignmentWanted,
     ToolRequest,
 )
-from moldau.cluster.zookeeper.topic_reading import assignment_of, read_partition
+from moldau.cluster.zookeeper.nodes.topic_reading import assignment_of, read_partition
 
 
 class NodeReading(NamedTuple):

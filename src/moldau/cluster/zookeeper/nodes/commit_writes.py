@@ -43,32 +43,32 @@ from moldau.cluster.changes import (
 from moldau.cluster.image import MetadataImage, changed_partition
 from moldau.cluster.model import ConfigResource, Partition, ResourceType, Topic
 from moldau.cluster.steps import PARTITIONS_PER_STEP
-from moldau.cluster.zookeeper import paths
-from moldau.cluster.zookeeper.cluster_nodes import (
+from moldau.cluster.zookeeper.client.port import (
+    CreateNode,
+    DeleteNode,
+    NodeKind,
+    Operation,
+    SetData,
+)
+from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.cluster_nodes import (
     FeatureNode,
     ProducerIdBlock,
     encode_features,
     encode_producer_ids,
 )
-from moldau.cluster.zookeeper.config_nodes import (
+from moldau.cluster.zookeeper.nodes.config_nodes import (
     TOPICS,
     ConfigEntity,
     config_path,
     encode_config,
     encode_config_change,
 )
-from moldau.cluster.zookeeper.config_resources import entity_of
-from moldau.cluster.zookeeper.nodes import (
-    ANY_VERSION,
-    CreateNode,
-    DeleteNode,
-    NodeWrite,
-    SetNode,
-)
-from moldau.cluster.zookeeper.state_nodes import encode_state, state_of
-from moldau.cluster.zookeeper.tool_requests import PartitionsWanted
-from moldau.cluster.zookeeper.topic_nodes import Assignment, TopicNode, encode_topic
-from moldau.cluster.zookeeper.topic_reading import assignment_of
+from moldau.cluster.zookeeper.nodes.config_resources import entity_of
+from moldau.cluster.zookeeper.nodes.state_nodes import encode_state, state_of
+from moldau.cluster.zookeeper.nodes.tool_requests import PartitionsWanted
+from moldau.cluster.zookeeper.nodes.topic_nodes import Assignment, TopicNode, encode_topic
+from moldau.cluster.zookeeper.nodes.topic_reading import assignment_of
 
 
 def commit_writes(
@@ -78,7 +78,7 @@ def commit_writes(
     controller_epoch: int,
     versions: Mapping[str, int],
     wanted: Iterable[PartitionsWanted] = (),
-) -> Iterator[NodeWrite | None]:
+) -> Iterator[Operation | None]:
     """Return the writes that bring the tree from one image to another by these changes.
 
     None comes where there was nothing to write for a while, so that the caller can pause.
@@ -99,7 +99,7 @@ def without_directories(change: Change) -> Change:
     return change
 
 
-def leftover_removal(name: str, existing: Mapping[str, int]) -> Iterator[NodeWrite]:
+def leftover_removal(name: str, existing: Mapping[str, int]) -> Iterator[Operation]:
     """Return the writes that delete what is left of a topic that is not in the image.
 
     `existing` has the versions of its nodes, and may have those of other nodes.
@@ -143,7 +143,7 @@ class _CommitWrites:
         self._producer_ids: ProducerIdBlock | None = None
         self._next_producer_id = before.next_producer_id
 
-    def writes(self, changes: Iterable[Change]) -> Iterator[NodeWrite | None]:
+    def writes(self, changes: Iterable[Change]) -> Iterator[Operation | None]:
         for count, change in enumerate(changes, 1):
             self._take(change)
             if not count % PARTITIONS_PER_STEP:
@@ -231,21 +231,21 @@ class _CommitWrites:
     def _version(self, path: str) -> int | None:
         return self._written[path] if path in self._written else self._stored.get(path)
 
-    def _put(self, path: str, data: bytes) -> NodeWrite:
+    def _put(self, path: str, data: bytes) -> Operation:
         version = self._version(path)
         self._written[path] = 0 if version is None else version + 1
-        return CreateNode(path, data) if version is None else SetNode(path, data, version)
+        return CreateNode(path, data) if version is None else SetData(path, data, version)
 
     def _delete(self, path: str) -> DeleteNode:
         version = self._version(path)
         self._written[path] = None
-        return DeleteNode(path, ANY_VERSION if version is None else version)
+        return DeleteNode(path, version)
 
-    def _parent(self, path: str) -> Iterator[NodeWrite]:
+    def _parent(self, path: str) -> Iterator[Operation]:
         if self._version(path) is None:
             yield self._put(path, b"")
 
-    def _removal(self, topic: Topic) -> Iterator[NodeWrite]:
+    def _removal(self, topic: Topic) -> Iterator[Operation]:
         mark = paths.delete_topic(topic.name)
         yield from self._parent(mark)
         for partition in reversed(topic.partitions):
@@ -259,7 +259,7 @@ class _CommitWrites:
             yield self._delete(config)
         yield self._delete(mark)
 
-    def _config(self, resource: ConfigResource) -> Iterator[NodeWrite]:
+    def _config(self, resource: ConfigResource) -> Iterator[Operation]:
         name, is_of_topic = resource.name, resource.type == ResourceType.TOPIC
         if is_of_topic and name in self._before.topics and name not in self._after.topics:
             return  # They went with the topic.
@@ -271,7 +271,7 @@ class _CommitWrites:
         if not is_of_topic or self._is_kept(name):
             # Brokers read the configs of a new topic when they hear of the topic.
             yield CreateNode(
-                paths.CONFIG_CHANGE_PREFIX, encode_config_change(entity), sequential=True
+                paths.CONFIG_CHANGE_PREFIX, encode_config_change(entity), kind=NodeKind.SEQUENTIAL
             )
 
     def _is_kept(self, name: str) -> bool:
@@ -280,7 +280,7 @@ class _CommitWrites:
 
     def _topic(
         self, topic: Topic, steps: list[tuple[Partition | None, Partition]]
-    ) -> Iterator[NodeWrite]:
+    ) -> Iterator[Operation]:
         old = self._before.topic_by_id(topic.id)
         moves = old is None or any(
             before is None or assignment_of(before) != assignment_of(after)
@@ -304,7 +304,7 @@ class _CommitWrites:
         added = () if wanted is None else wanted.assignments[max(0, len(known) - wanted.first) :]
         return TopicNode((*known, *added), topic.id)
 
-    def _state(self, topic: Topic, before: Partition | None, index: int) -> Iterator[NodeWrite]:
+    def _state(self, topic: Topic, before: Partition | None, index: int) -> Iterator[Operation]:
         # Also the first of several changes writes what the last one leaves: a state in between
         # could name replicas that neither topic node has.
         path = paths.state(topic.name, index)
@@ -313,7 +313,7 @@ class _CommitWrites:
             yield from self._parent(paths.partition(topic.name, index))
             yield CreateNode(path, data)
         else:
-            yield SetNode(path, data, before.partition_epoch)
+            yield SetData(path, data, before.partition_epoch)
 
 
 def _interim(old: Topic, final: TopicNode) -> TopicNode:

@@ -15,13 +15,13 @@ from moldau.cluster.changes import (
 )
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker, ConfigResource, Endpoint, Partition, ResourceType
-from moldau.cluster.zookeeper.tool_requests import (
+from moldau.cluster.zookeeper.nodes.tool_requests import (
     DeletionWanted,
     PartitionsWanted,
     TopicNodeIncomplete,
 )
-from moldau.cluster.zookeeper.topic_nodes import Assignment
-from moldau.cluster.zookeeper.tree_image import read_tree
+from moldau.cluster.zookeeper.nodes.topic_nodes import Assignment
+from moldau.cluster.zookeeper.nodes.tree_image import read_tree
 
 
 def broker(number, epoch):

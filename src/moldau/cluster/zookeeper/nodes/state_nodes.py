@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from moldau.base.ids import BrokerId, LeaderEpoch
 from moldau.cluster.model import NO_LEADER, Partition
-from moldau.cluster.zookeeper.node_content import decode_object, encode_object
-from moldau.cluster.zookeeper.topic_nodes import Assignment
+from moldau.cluster.zookeeper.nodes.node_content import decode_object, encode_object
+from moldau.cluster.zookeeper.nodes.topic_nodes import Assignment
 
 _VERSION: Final = 1
 _RECOVERED: Final = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.base.ids import BrokerId
-from moldau.cluster.zookeeper.node_content import decode_object, encode_object
+from moldau.cluster.zookeeper.nodes.node_content import decode_object, encode_object
 
 _FAILED: Final = 1
 

@@ -35,9 +35,9 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient, KazooState
 from kazoo.protocol.states import ZnodeStat
 
-from moldau.cluster.zookeeper.connect_string import ConnectString
-from moldau.cluster.zookeeper.kazoo_handler import InOrderHandler
-from moldau.cluster.zookeeper.port import (
+from moldau.cluster.zookeeper.client.connect_string import ConnectString
+from moldau.cluster.zookeeper.client.kazoo_handler import InOrderHandler
+from moldau.cluster.zookeeper.client.port import (
     MAX_REQUEST_BYTES,
     BadVersion,
     CheckVersion,

@@ -30,18 +30,19 @@ from moldau.cluster.changes import (
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import NO_LEADER, ConfigResource, Partition, ResourceType, Topic
 from moldau.cluster.topics import check_topic_name
-from moldau.cluster.zookeeper import paths
-from moldau.cluster.zookeeper.config_nodes import TOPICS, ConfigEntity, config_path
-from moldau.cluster.zookeeper.config_resources import usable_configs
-from moldau.cluster.zookeeper.node_content import MalformedNode
-from moldau.cluster.zookeeper.nodes import SetNode, StoredNode
-from moldau.cluster.zookeeper.state_nodes import decode_state
-from moldau.cluster.zookeeper.tool_requests import (
+from moldau.cluster.zookeeper.client.port import SetData
+from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.config_nodes import TOPICS, ConfigEntity, config_path
+from moldau.cluster.zookeeper.nodes.config_resources import usable_configs
+from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
+from moldau.cluster.zookeeper.nodes.state_nodes import decode_state
+from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
+from moldau.cluster.zookeeper.nodes.tool_requests import (
     PartitionsWanted,
     ToolRequest,
     TopicNodeIncomplete,
 )
-from moldau.cluster.zookeeper.topic_nodes import (
+from moldau.cluster.zookeeper.nodes.topic_nodes import (
     Assignment,
     TopicNode,
     decode_topic,
@@ -116,13 +117,13 @@ def read_topic(
     return TopicReading(changes, requests, refused)
 
 
-def restored_topic(image: MetadataImage, name: str, node: StoredNode, topic_id: TopicId) -> SetNode:
+def restored_topic(image: MetadataImage, name: str, node: StoredNode, topic_id: TopicId) -> SetData:
     """Return the write that restores what an older tool erased from a topic node."""
     path = paths.topic(name)
     stored = decode_topic(path, node.data)
     whole = _with_moves_restored(stored, image.topic(name))
     data = encode_topic(TopicNode(whole.assignments, topic_id))
-    return SetNode(path, data, node.version)
+    return SetData(path, data, node.version)
 
 
 def _check_name(path: str, name: str) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 
 from moldau.base.ids import BrokerId
 from moldau.base.tuples import NamedTuple
-from moldau.cluster.zookeeper.node_content import (
+from moldau.cluster.zookeeper.nodes.node_content import (
     INT16_MAX,
     INT32_MAX,
     INT64_MAX,
     decode_object,
     encode_object,
 )
-from moldau.cluster.zookeeper.paths import CLUSTER_ID, FEATURE, PRODUCER_ID_BLOCK
+from moldau.cluster.zookeeper.nodes.paths import CLUSTER_ID, FEATURE, PRODUCER_ID_BLOCK
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:

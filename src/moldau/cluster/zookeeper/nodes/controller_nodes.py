@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from moldau.base.ids import BrokerId
-from moldau.cluster.zookeeper.node_content import (
+from moldau.cluster.zookeeper.nodes.node_content import (
     NO_TIMESTAMP,
     decode_decimal,
     decode_object,
     encode_decimal,
     encode_object,
 )
-from moldau.cluster.zookeeper.paths import CONTROLLER, CONTROLLER_EPOCH
+from moldau.cluster.zookeeper.nodes.paths import CONTROLLER, CONTROLLER_EPOCH
 
 NO_KRAFT_EPOCH: Final = -1
 

@@ -6,7 +6,7 @@ import threading
 
 from kazoo.protocol.states import Callback
 
-from moldau.cluster.zookeeper.kazoo_handler import InOrderHandler
+from moldau.cluster.zookeeper.client.kazoo_handler import InOrderHandler
 
 
 def test_watches_and_results_are_told_at_once_by_the_thread_that_has_them():
