@@ -1,7 +1,9 @@
 """Which replicas may have lost records, and of which partitions too many have at one time.
 
-A power cut or a new disk may take back what a broker has acknowledged. Its replica of a partition
-counts as damaged until it has registered again, has been out of the ISR, and has come back into it.
+A power cut or a new disk may take back what a broker has acknowledged. So may a disk that failed:
+nobody knows what of it is there when it works again, and the controller counts its replicas as
+incomplete. Such a replica is damaged until its broker has registered again, and the replica has
+been out of the ISR and has come back into it.
 What was acknowledged is safe while fewer replicas are damaged than `min.insync.replicas`. Beyond
 that nothing is promised for the records of this partition, until the end of the run.
 """
@@ -9,6 +11,7 @@ that nothing is promised for the records of this partition, until the end of the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from moldau.base.ids import BrokerId, PartitionKey
 from moldau.cluster.image import MetadataImage
@@ -35,6 +38,8 @@ class Atlas:
         """Partitions whose records may be lost."""
         self.limits: dict[str, int] = {}
         """By topic, how many damaged replicas are too many."""
+        for node in nodes.all:
+            node.disk_lost = partial(self.lost_records, node.id)
 
     def is_damaged(self, key: PartitionKey, broker_id: int) -> bool:
         return broker_id in self._damaged.get(key, ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from moldau.base.errors import MoldauError, StorageError, UserError
 from moldau.base.ids import BrokerId, random_uuid, uuid_text
@@ -45,6 +45,8 @@ class Node:
         self.clock = SimClock(world.loop)
         self.give_up_count = 0
         """How often its broker ended by itself, with a line for its operator."""
+        self.disk_lost: Callable[[], None] = lambda: None
+        """Called when its broker ends because its only log directory has failed."""
         self.process = SimBroker(
             world,
             network,
@@ -121,6 +123,8 @@ class Node:
 
     def _gave_up(self, error: UserError) -> None:
         self._note_give_up(error)
+        if isinstance(error.__cause__, StorageError):
+            self.disk_lost()
         self.process.kill()
         self._world.loop.call_later(RESTART_S, self.start)
 
