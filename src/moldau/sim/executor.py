@@ -62,12 +62,13 @@ class SimExecutor:
             return
         outcome: asyncio.Future[T] = self._loop.create_future()
         settle(outcome, work)
+        outcome.exception()  # seen here: the run may end before it is told
         self._loop.call_later(self._loop.delay_s(mean_s / 2), self._tell, future, outcome)
 
     def _tell(self, future: asyncio.Future[T], outcome: asyncio.Future[T]) -> None:
-        error = outcome.exception()
         if self._killed or future.cancelled():
             return
+        error = outcome.exception()
         if error is None:
             future.set_result(outcome.result())
         else:
