@@ -105,7 +105,7 @@ def broker_changes(image: MetadataImage, path: str, node: StoredNode | None) -> 
         if known is not None:
             yield BrokerUnregistered(known.id, known.epoch)
         return
-    broker = _broker(BrokerId(number), path, node)
+    broker, _ = registration_at(path, node)
     if known is not None and known.epoch == broker.epoch:
         # The same registration with other listeners: what the controller knows of it stays.
         broker = replace(
@@ -115,10 +115,14 @@ def broker_changes(image: MetadataImage, path: str, node: StoredNode | None) -> 
         yield BrokerRegistered(broker)
 
 
-def _broker(broker_id: BrokerId, path: str, node: StoredNode) -> Broker:
+def registration_at(path: str, node: StoredNode) -> tuple[Broker, bool]:
+    """Return the broker whose node this is, and whether its disk may have lost records."""
+    number = paths.number(paths.child(paths.BROKER_IDS, path) or "")
+    if number is None:
+        raise MalformedNode(path, "its name is no id of a broker")
     registered = decode_broker(path, node.data)
-    return Broker(
-        broker_id,
+    broker = Broker(
+        BrokerId(number),
         node.created,
         node.created.to_bytes(16),
         registered.endpoints,
@@ -126,6 +130,7 @@ def _broker(broker_id: BrokerId, path: str, node: StoredNode) -> Broker:
         registered.features,
         fenced=False,
     )
+    return broker, False
 
 
 def config_changes(

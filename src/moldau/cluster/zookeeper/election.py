@@ -1,0 +1,119 @@
+"""The election of the controller: one multi that creates `/controller` and raises the epoch.
+
+Both happen or neither. Whoever wins has an epoch that nobody had before, and every write of its
+predecessor fails from then on, because each checks the version of `/controller_epoch` (KAFKA-6082).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final, NamedTuple
+
+from moldau.base.ids import BrokerId
+from moldau.cluster.zookeeper.client.port import (
+    BadVersion,
+    CheckVersion,
+    CreateNode,
+    DeleteNode,
+    NodeExists,
+    NodeKind,
+    NoNode,
+    SetData,
+    UnknownOutcome,
+    Watch,
+    ZooKeeperSession,
+)
+from moldau.cluster.zookeeper.nodes.controller_nodes import (
+    ControllerNode,
+    decode_controller,
+    decode_controller_epoch,
+    encode_controller,
+    encode_controller_epoch,
+)
+from moldau.cluster.zookeeper.nodes.paths import CONTROLLER, CONTROLLER_EPOCH
+
+_NO_EPOCH: Final = 0
+"""What a cluster starts from that never had a controller: the first has epoch 1."""
+
+
+class Seat(NamedTuple):
+    """A controllership that was won."""
+
+    epoch: int
+    epoch_version: int
+    """The version of `/controller_epoch`. It is raised by whoever wins next."""
+
+    @property
+    def check(self) -> CheckVersion:
+        """What each write of this controller begins with."""
+        return CheckVersion(CONTROLLER_EPOCH, self.epoch_version)
+
+
+async def current_controller(session: ZooKeeperSession, watch: Watch) -> BrokerId | None:
+    """Return who is the controller; None if nobody is. The watch tells of the next change."""
+    while True:
+        if await session.exists(CONTROLLER, watch) is None:
+            return None
+        try:
+            return decode_controller((await session.read(CONTROLLER)).data).broker_id
+        except NoNode:
+            continue
+
+
+async def win_seat(session: ZooKeeperSession, broker_id: BrokerId, now_ms: int) -> Seat | None:
+    """Try to become the controller; None if another broker is."""
+    data = encode_controller(ControllerNode(broker_id, now_ms))
+    while True:
+        epoch, version = await _epoch(session)
+        wanted = Seat(epoch + 1, version + 1)
+        try:
+            await session.multi(
+                [
+                    CreateNode(CONTROLLER, data, NodeKind.EPHEMERAL),
+                    SetData(CONTROLLER_EPOCH, encode_controller_epoch(wanted.epoch), version),
+                ]
+            )
+        except NodeExists:
+            return None
+        except BadVersion:
+            continue  # another one has won and left again
+        except UnknownOutcome:
+            if await _has_won(session, wanted):
+                return wanted
+            continue
+        return wanted
+
+
+async def leave_seat(session: ZooKeeperSession, seat: Seat) -> None:
+    """Give the controllership back, so that another one is elected now."""
+    try:
+        await session.multi([seat.check, DeleteNode(CONTROLLER)])
+    except (NoNode, BadVersion):
+        pass  # another one has it already
+    except UnknownOutcome:
+        await session.sync()
+        stat = await session.exists(CONTROLLER)
+        if stat is not None and stat.ephemeral_owner == session.session_id:
+            await leave_seat(session, seat)
+
+
+async def _epoch(session: ZooKeeperSession) -> tuple[int, int]:
+    """Return the newest epoch and the version of its node, which is made if it is missing."""
+    while True:
+        try:
+            node = await session.read(CONTROLLER_EPOCH)
+        except NoNode:
+            with contextlib.suppress(NodeExists, UnknownOutcome):
+                await session.create(CONTROLLER_EPOCH, encode_controller_epoch(_NO_EPOCH))
+            continue
+        return decode_controller_epoch(node.data), node.stat.version
+
+
+async def _has_won(session: ZooKeeperSession, wanted: Seat) -> bool:
+    """Tell whether a multi of unknown outcome has happened."""
+    await session.sync()
+    stat = await session.exists(CONTROLLER)
+    if stat is None or stat.ephemeral_owner != session.session_id:
+        return False
+    epoch, version = await _epoch(session)
+    return (epoch, version) == (wanted.epoch, wanted.epoch_version)

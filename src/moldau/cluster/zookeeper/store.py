@@ -1,0 +1,284 @@
+"""The metadata store of a broker whose cluster keeps its metadata in ZooKeeper.
+
+Every broker has one. It owns the broker's sessions, the watch on `/controller`, and the image. An
+image comes from one of two sides: while this broker is the controller, from its own tenure, which
+reads the tree and commits to it; otherwise from the updates of the controller (`take_update`).
+
+At the start the tree is read once, so that logs can be loaded with their configs. That image is no
+state of the history yet: the first update, or the first tenure, takes its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+
+from moldau.base.clock import Clock, Random
+from moldau.base.errors import MoldauError, UserError
+from moldau.base.files import Files
+from moldau.base.ids import BrokerId, random_uuid, uuid_text
+from moldau.cluster.changes import Change
+from moldau.cluster.cluster_minimum import ClusterMinimum
+from moldau.cluster.formatting import FIRST_FEATURES, ClusterIdentity, identify_directories
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.image_difference import difference_in_pieces
+from moldau.cluster.store import Listener, StoreFailed
+from moldau.cluster.zookeeper.client.port import (
+    ConnectionTimedOut,
+    NodeExists,
+    SessionExpired,
+    UnknownOutcome,
+    ZooKeeper,
+    ZooKeeperSession,
+)
+from moldau.cluster.zookeeper.election import current_controller, win_seat
+from moldau.cluster.zookeeper.history import History
+from moldau.cluster.zookeeper.lives import Lives
+from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.cluster_nodes import decode_cluster_id, encode_cluster_id
+from moldau.cluster.zookeeper.nodes.tree_image import read_tree
+from moldau.cluster.zookeeper.tenure import Tenure
+from moldau.cluster.zookeeper.tree_following import TreeFollowing, in_turns
+from moldau.cluster.zookeeper.tree_reader import TreeReader
+
+logger = logging.getLogger(__name__)
+
+
+class ZooKeeperStore:
+    """A `MetadataStore` on ZooKeeper, for one broker. Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        files: Files,
+        log_directories: Sequence[str],
+        broker_id: BrokerId,
+        clock: Clock,
+        random: Random,
+        *,
+        min_insync_replicas: int = 1,
+    ) -> None:
+        self.lives = Lives(zookeeper)
+        self._files = files
+        self._log_directories = tuple(log_directories)
+        self._broker_id = broker_id
+        self._clock = clock
+        self._random = random
+        self._minimum = ClusterMinimum(min_insync_replicas)
+        self._history = History()
+        self._identity: ClusterIdentity | None = None
+        self._tenure: Tenure | None = None
+        self._following: TreeFollowing | None = None
+        self._following_task: asyncio.Task[None] | None = None
+        self._controller_id = -1
+        self._controller_epoch = 0
+        self._seat_changed = asyncio.Event()
+        self._seat_changed.set()
+        self._is_closed = False
+        self.lives.on_ended = self._life_ended
+        self.on_new_life: Callable[[], None] = lambda: None
+        """Called when there is a session again after one that expired: register anew."""
+        self.lives.on_begun = self._life_begun
+
+    # What every broker follows
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._history.image
+
+    @property
+    def identity(self) -> ClusterIdentity:
+        """Cluster id, node id and the ids of the log directories; known once started."""
+        if self._identity is None:
+            raise StoreFailed("the metadata store has not been started")
+        return self._identity
+
+    @property
+    def leader_id(self) -> int:
+        """The broker that is the controller, as far as is known; -1 while nobody is."""
+        return self._controller_id
+
+    @property
+    def leader_epoch(self) -> int:
+        """The newest controller epoch that is known here."""
+        return self._controller_epoch
+
+    @property
+    def kraft_version(self) -> int:
+        """0: there is no quorum."""
+        return 0
+
+    @property
+    def metadata_directory_id(self) -> bytes:
+        """The id of the first log directory: the metadata has none of its own."""
+        return self.identity.metadata_directory_id
+
+    @property
+    def leader_log(self) -> None:
+        """None: there is no log of the metadata."""
+        return None
+
+    async def start(self, log_directories: Sequence[str] | None = None) -> None:
+        if log_directories is not None:
+            self._log_directories = tuple(log_directories)
+        try:
+            await self.lives.begin()
+            session = self.lives.session
+            await _create_roots(session)
+            cluster_id = await self._agree_on_cluster(session)
+            self._identity = identify_directories(
+                self._files,
+                self._log_directories,
+                self._log_directories[0],
+                self._broker_id,
+                self._random,
+                self._clock.wall_ms(),
+                cluster_id,
+                founds_cluster=False,
+            )
+            nodes = await TreeReader(session).read_tree()
+        except (ConnectionTimedOut, SessionExpired) as error:
+            raise UserError(f"cannot read the metadata in ZooKeeper: {error}") from error
+        reading = await in_turns(read_tree(nodes, 0))
+        self._history.image = reading.image
+
+    async def _agree_on_cluster(self, session: ZooKeeperSession) -> str:
+        """Return the id of the cluster; the first broker draws it."""
+        reader = TreeReader(session)
+        while True:
+            node = await reader.read(paths.CLUSTER_ID)
+            if node is not None:
+                return decode_cluster_id(node.data)
+            drawn = uuid_text(random_uuid(self._random))
+            with contextlib.suppress(NodeExists, UnknownOutcome):
+                await session.create(paths.CLUSTER_ID, encode_cluster_id(drawn))
+
+    async def caught_up(self) -> None:
+        """Return at once: the start has read the tree."""
+
+    def on_failed(self, callback: Callable[[MoldauError], None]) -> None:
+        """Never call: a session that is lost is opened again."""
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        return self._history.listeners.subscribe(listener)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        self._seat_changed.set()
+        await self._end_following()
+        if self._tenure is not None:
+            await self._tenure.close()
+            self._tenure = None
+        await self.lives.close()
+
+    # Following the controller
+
+    def heard_of_controller(self, controller_id: int, controller_epoch: int) -> None:
+        """Note that another broker is the controller; an own tenure before it is over."""
+        if controller_epoch > self._controller_epoch:
+            self._controller_id, self._controller_epoch = controller_id, controller_epoch
+            if self._tenure is not None and self._tenure.epoch < controller_epoch:
+                self._tenure.end()
+
+    def take_step(self, changes: Sequence[Change], image: MetadataImage) -> None:
+        """Take a step of the history that the controller has told."""
+        self._history.advance(changes, image)
+
+    # Being the controller
+
+    async def seat_free(self) -> None:
+        """Return when this broker should try to become the controller."""
+        while not self._is_closed:
+            self._seat_changed.clear()
+            try:
+                controller = await current_controller(self.lives.session, self._seat_changed.set)
+            except (StoreFailed, SessionExpired):
+                await self._seat_changed.wait()  # the next session begins with it
+                continue
+            if controller is None:
+                return
+            self._controller_id = controller
+            await self._seat_changed.wait()
+
+    async def claim(self) -> Tenure | None:
+        if self._tenure is not None and not self._tenure.is_over:
+            return self._tenure
+        await self._end_following()
+        try:
+            return await self._claim(self.lives.session)
+        except (StoreFailed, SessionExpired) as error:
+            logger.debug("not elected: %s", error)
+            return None
+
+    async def _claim(self, session: ZooKeeperSession) -> Tenure | None:
+        seat = await win_seat(session, self._broker_id, self._clock.wall_ms())
+        if seat is None:
+            return None
+        tenure = Tenure(session, seat, self._history)
+        self._tenure = tenure
+        following = TreeFollowing(tenure)
+        known_ids = {topic.name: topic.id for topic in self.image.topics.values()}
+        image = await following.begin(known_ids)
+        changes = await _difference(self.image, image)
+        if tenure.is_over:
+            return None
+        self._controller_id, self._controller_epoch = self._broker_id, seat.epoch
+        self._history.advance(changes, image)
+        self._following = following
+        self._following_task = asyncio.ensure_future(following.run())
+        if not image.features:
+            await self._commit_first_changes(tenure)
+        logger.info("broker %d is the controller, epoch %d", self._broker_id, seat.epoch)
+        return tenure
+
+    async def _commit_first_changes(self, tenure: Tenure) -> None:
+        changes: list[Change] = list(FIRST_FEATURES)
+        after = self.image.apply(changes, self.image.version)
+        await tenure.commit(self.image.version, [*changes, *self._minimum.stated(after)])
+
+    @property
+    def following(self) -> TreeFollowing | None:
+        """What tells the controller what others write; None unless this broker is it."""
+        return self._following
+
+    async def _end_following(self) -> None:
+        task, self._following_task, self._following = self._following_task, None, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    # Lives
+
+    def _life_ended(self) -> None:
+        if self._tenure is not None:
+            self._tenure.end()
+        self._controller_id = -1
+
+    def _life_begun(self) -> None:
+        self._seat_changed.set()
+        self.on_new_life()
+
+
+async def _create_roots(session: ZooKeeperSession) -> None:
+    """Create the nodes that every cluster has, with their parents."""
+    for path in (*paths.CREATED_AT_START, paths.CLUSTER_ID):
+        parts = path.split("/")[1:]
+        if path == paths.CLUSTER_ID:
+            parts = parts[:-1]
+        for depth in range(1, len(parts) + 1):
+            place = "/" + "/".join(parts[:depth])
+            while await session.exists(place) is None:
+                with contextlib.suppress(NodeExists, UnknownOutcome):
+                    await session.create(place)
+
+
+async def _difference(old: MetadataImage, new: MetadataImage) -> list[Change]:
+    """Return what leads from one image to another; others have their turn in between."""
+    changes: list[Change] = []
+    for count, piece in enumerate(difference_in_pieces(old, new), 1):
+        changes.extend(piece)
+        if not count % 200:
+            await asyncio.sleep(0)
+    return changes

@@ -1,0 +1,284 @@
+"""What others write into the tree, while this broker is the controller.
+
+Brokers register, tools ask for something, tools of older Kafkas write topics and configs. A watch
+says that a node may have changed; then it is read again. What the nodes say becomes a step of the
+history; what is asked for, and who is alive, becomes an event for whoever carries out the
+controller's duties.
+
+A malformed node is left out with one line, and all others count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Generator, Iterable, Mapping
+from typing import TypeVar
+
+from moldau.base.ids import BrokerId, TopicId
+from moldau.cluster.changes import Change
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.zookeeper.client.port import NoNode, SessionExpired
+from moldau.cluster.zookeeper.events import BrokersSeen, DirectoryFailed, SeenBroker, TreeEvent
+from moldau.cluster.zookeeper.history import first_version
+from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.config_nodes import (
+    TOPICS,
+    ConfigEntity,
+    config_path,
+    decode_config_change,
+)
+from moldau.cluster.zookeeper.nodes.log_dir_nodes import decode_log_dir_event
+from moldau.cluster.zookeeper.nodes.node_changes import changed_node, registration_at
+from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
+from moldau.cluster.zookeeper.nodes.partition_list_nodes import decode_partitions
+from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
+from moldau.cluster.zookeeper.nodes.tool_requests import (
+    DeletionWanted,
+    PartitionsWanted,
+    ToolRequest,
+)
+from moldau.cluster.zookeeper.nodes.topic_reading import read_topic, states_to_read
+from moldau.cluster.zookeeper.nodes.tree_image import read_tree
+from moldau.cluster.zookeeper.tenure import Tenure
+from moldau.cluster.zookeeper.tree_reader import TreeReader
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class TreeFollowing:
+    """Follows the tree for one tenure. Owned by the event loop's thread."""
+
+    def __init__(self, tenure: Tenure) -> None:
+        self._tenure = tenure
+        self._reader = TreeReader(tenure.session, self._changed)
+        self._waiting: dict[str, None] = {}
+        """Paths whose watch was called, in that order."""
+        self._more = asyncio.Event()
+        self._events: deque[TreeEvent] = deque()
+        self._has_events = asyncio.Event()
+        self._brokers: dict[BrokerId, SeenBroker] = {}
+        self._told_deletions: set[str] = set()
+        self._seen_notifications: set[str] = set()
+        self._complaints: dict[str, str] = {}
+
+    def _changed(self, path: str) -> None:
+        self._waiting[path] = None
+        self._more.set()
+
+    async def next_event(self) -> TreeEvent:
+        """Wait for what the controller has to look at next."""
+        while not self._events:
+            self._has_events.clear()
+            await self._has_events.wait()
+        return self._events.popleft()
+
+    def _tell(self, event: TreeEvent) -> None:
+        self._events.append(event)
+        self._has_events.set()
+
+    # The beginning
+
+    async def begin(self, known_ids: dict[str, TopicId]) -> MetadataImage:
+        """Read the whole tree; return the image that this tenure begins with."""
+        nodes = await self._reader.read_tree()
+        self._note_versions(nodes)
+        reading = await in_turns(read_tree(nodes, first_version(self._tenure.epoch), known_ids))
+        for refused in reading.refused:
+            self._complain(refused)
+        for path, node in nodes.items():
+            if paths.child(paths.BROKER_IDS, path) is not None:
+                self._take_broker(path, node)
+        self._tell(BrokersSeen(dict(self._brokers)))
+        self._take_requests(reading.requests)
+        for parent in (paths.ISR_CHANGES, paths.LOG_DIR_EVENTS):
+            self._changed(parent)
+        # The configs that these tell of have just been read.
+        changes = await self._reader.children(paths.CONFIG_CHANGES)
+        self._seen_notifications.update(f"{paths.CONFIG_CHANGES}/{name}" for name in changes)
+        return reading.image
+
+    def _note_versions(self, nodes: Mapping[str, StoredNode]) -> None:
+        for path, node in nodes.items():
+            if paths.state_owner(path) is None:
+                self._tenure.versions[path] = node.version
+
+    # Changes
+
+    async def run(self) -> None:
+        """Follow until the tenure is over."""
+        while not self._tenure.is_over:
+            await self._more.wait()
+            self._more.clear()
+            while self._waiting and not self._tenure.is_over:
+                path = next(iter(self._waiting))
+                del self._waiting[path]
+                try:
+                    async with self._tenure.turn:
+                        await self._look_at(path)
+                except MalformedNode as malformed:
+                    self._complain(malformed)
+                except SessionExpired:
+                    self._tenure.end()
+                    return
+                except NoNode:
+                    self._changed(path)  # it went while it was read
+
+    async def _look_at(self, path: str) -> None:
+        if path == paths.BROKER_IDS:
+            await self._look_at_brokers()
+        elif paths.child(paths.BROKER_IDS, path) is not None:
+            await self._look_at_broker(path)
+        elif path == paths.TOPICS:
+            await self._look_at_topics()
+        elif path == paths.DELETE_TOPICS:
+            await self._look_at_deletions()
+        elif path in {paths.CONFIG_CHANGES, paths.ISR_CHANGES, paths.LOG_DIR_EVENTS}:
+            await self._look_at_notifications(path)
+        else:
+            await self._look_at_node(path, await self._reader.read(path, watched=True))
+
+    async def _look_at_brokers(self) -> None:
+        names = await self._reader.children(paths.BROKER_IDS)
+        for name in names:
+            number = paths.number(name)
+            if number is None or BrokerId(number) not in self._brokers:
+                await self._look_at_broker(f"{paths.BROKER_IDS}/{name}", tell=False)
+        live = {number for name in names if (number := paths.number(name)) is not None}
+        self._brokers = {one: seen for one, seen in self._brokers.items() if one in live}
+        self._tell(BrokersSeen(dict(self._brokers)))
+
+    async def _look_at_broker(self, path: str, *, tell: bool = True) -> None:
+        node = await self._reader.read(path, watched=True)
+        if node is None:
+            number = paths.number(paths.child(paths.BROKER_IDS, path) or "")
+            if number is not None:
+                self._brokers.pop(BrokerId(number), None)
+        else:
+            self._take_broker(path, node)
+        if tell:
+            self._tell(BrokersSeen(dict(self._brokers)))
+
+    def _take_broker(self, path: str, node: StoredNode) -> None:
+        try:
+            broker, may_lack_records = registration_at(path, node)
+        except MalformedNode as malformed:
+            self._complain(malformed)
+        else:
+            self._brokers[broker.id] = SeenBroker(broker, may_lack_records)
+
+    async def _look_at_topics(self) -> None:
+        names = await self._reader.children(paths.TOPICS)
+        image = self._tenure.history.image
+        for name in names:
+            path = paths.topic(name)
+            if path in self._reader.watched:
+                continue
+            known = self._tenure.versions.get(path)
+            node = await self._read_topic_node(name)
+            if node is None or node.version != known:  # else this controller has written it
+                await self._look_at_node(path, node)
+        for name in sorted(image.topics.keys() - set(names)):
+            await self._look_at_node(paths.topic(name), None)
+
+    async def _read_topic_node(self, name: str) -> StoredNode | None:
+        return await self._reader.read(paths.topic(name), watched=True)
+
+    async def _look_at_deletions(self) -> None:
+        names = set(await self._reader.children(paths.DELETE_TOPICS))
+        self._told_deletions &= names
+        self._take_requests(DeletionWanted(name) for name in sorted(names - self._told_deletions))
+
+    async def _look_at_node(self, path: str, node: StoredNode | None) -> None:
+        if node is None:
+            self._tenure.versions.pop(path, None)
+        elif paths.state_owner(path) is None:
+            self._tenure.versions[path] = node.version
+        reading = changed_node(self._tenure.history.image, path, node)
+        for refused in reading.refused:
+            self._complain(refused)
+        if reading.topic_to_read is not None:
+            await self._look_at_topic(reading.topic_to_read)
+        else:
+            await self._take(reading.changes, reading.requests)
+
+    async def _look_at_topic(self, name: str) -> None:
+        node = await self._read_topic_node(name)
+        if node is None:
+            return  # its parent's watch tells
+        image = self._tenure.history.image
+        nodes = await self._reader.read_topic(name, states_to_read(image, name, node))
+        states = {
+            key.partition: one
+            for path, one in nodes.items()
+            if (key := paths.state_owner(path)) is not None
+        }
+        self._note_versions({paths.topic(name): node, **nodes})
+        config = nodes.get(config_path(ConfigEntity(TOPICS, name)))
+        reading = read_topic(image, name, node, states, config)
+        for refused in reading.refused:
+            self._complain(refused)
+        await self._take(reading.changes, reading.requests)
+
+    async def _take(self, changes: Iterable[Change], requests: Iterable[ToolRequest]) -> None:
+        changes = list(changes)
+        if changes:
+            await self._tenure.take_over(changes)
+        self._take_requests(requests)
+
+    def _take_requests(self, requests: Iterable[ToolRequest]) -> None:
+        for request in requests:
+            if isinstance(request, DeletionWanted):
+                self._told_deletions.add(request.topic)
+            elif isinstance(request, PartitionsWanted):
+                self._tenure.wanted[request.topic] = request
+            self._tell(request)
+
+    # Notifications
+
+    async def _look_at_notifications(self, parent: str) -> None:
+        found = {f"{parent}/{name}" for name in await self._reader.children(parent)}
+        others = {path for path in self._seen_notifications if not path.startswith(parent)}
+        seen = self._seen_notifications & found
+        self._seen_notifications = others | found
+        for path in sorted(found - seen):
+            node = await self._reader.read(path)
+            if node is not None:
+                try:
+                    await self._take_notification(parent, path, node)
+                except MalformedNode as malformed:
+                    self._complain(malformed)
+
+    async def _take_notification(self, parent: str, path: str, node: StoredNode) -> None:
+        if parent == paths.CONFIG_CHANGES:
+            changed = config_path(decode_config_change(path, node.data))
+            await self._look_at_node(changed, await self._reader.read(changed))
+            return  # brokers of others read them, too; they are removed when they are old
+        if parent == paths.LOG_DIR_EVENTS:
+            self._tell(DirectoryFailed(decode_log_dir_event(path, node.data)))
+        else:
+            for key in decode_partitions(path, node.data):
+                state = paths.state(*key)
+                await self._look_at_node(state, await self._reader.read(state))
+        await self._tenure.session.delete(path)
+
+    def _complain(self, malformed: MalformedNode) -> None:
+        """Say once what is wrong with a node."""
+        text = str(malformed)
+        if self._complaints.get(malformed.path) != text:
+            self._complaints[malformed.path] = text
+            logger.error("a node of ZooKeeper is left out: %s", text)
+
+
+async def in_turns(steps: Generator[None, None, T]) -> T:
+    """Run a generator that pauses; return what it returns."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        await asyncio.sleep(0)
