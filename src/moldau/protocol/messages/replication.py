@@ -2,6 +2,9 @@
 
 The first four are those of a controller that pushes changes to brokers, as Kafka's did up to 3.9;
 Kafka 4 dropped them together with ZooKeeper.
+
+UpdateMetadata has tagged fields of our own: what Kafka's brokers read from ZooKeeper themselves, or
+do not have. Kafka skips tags that it does not know, and a request without them has Kafka's bytes.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 from moldau.protocol.fields import (
     array,
     boolean,
+    bytes_,
     int8,
     int16,
     int32,
@@ -169,6 +173,10 @@ class StopReplicaResponse:
     partition_errors: list[StopReplicaPartitionError] = array(StopReplicaPartitionError)
 
 
+# Our own tags begin at 100. Kafka numbers its tags from 0 on and has one here, so the two never
+# meet.
+
+
 @struct
 class UpdateMetadataPartitionState:
     """One partition; leader -2 says that its topic is deleted."""
@@ -182,6 +190,11 @@ class UpdateMetadataPartitionState:
     zk_version: int = int32()
     replicas: list[int] = array(int32)
     offline_replicas: list[int] = array(int32, "4+")
+    adding_replicas: list[int] = array(int32, "8+", tag=100)
+    removing_replicas: list[int] = array(int32, "8+", tag=101)
+    eligible_leaders: list[int] = array(int32, "8+", tag=102)
+    last_known_leaders: list[int] = array(int32, "8+", tag=103)
+    recovering: bool = boolean("8+", tag=104)
 
 
 @struct
@@ -204,6 +217,15 @@ class UpdateMetadataEndpoint:
 
 
 @struct
+class UpdateMetadataBrokerFeature:
+    """The levels of one feature that a broker supports."""
+
+    name: str = string()
+    minimum: int = int16()
+    maximum: int = int16()
+
+
+@struct
 class UpdateMetadataBroker:
     """One live broker."""
 
@@ -212,6 +234,38 @@ class UpdateMetadataBroker:
     v0_port: int = int32("0")
     endpoints: list[UpdateMetadataEndpoint] = array(UpdateMetadataEndpoint, "1+")
     rack: str | None = string("2+", nullable="2+")
+    epoch: int = int64("8+", tag=100, default=-1)
+    in_controlled_shutdown: bool = boolean("8+", tag=101)
+    features: list[UpdateMetadataBrokerFeature] = array(UpdateMetadataBrokerFeature, "8+", tag=102)
+
+
+@struct
+class UpdateMetadataConfigEntry:
+    """One config; null resets it to its default.
+
+    The value is UTF-8. As a string it could not be longer than 32767 bytes, but tools have written
+    longer ones to ZooKeeper.
+    """
+
+    key: str = string()
+    value: bytes | None = bytes_(nullable="0+")
+
+
+@struct
+class UpdateMetadataConfigResource:
+    """Configs of a topic, a broker or another resource."""
+
+    resource_type: int = int8()
+    resource_name: str = string()
+    entries: list[UpdateMetadataConfigEntry] = array(UpdateMetadataConfigEntry)
+
+
+@struct
+class UpdateMetadataFeature:
+    """The level of one feature in the cluster; 0 turns it off."""
+
+    name: str = string()
+    level: int = int16()
 
 
 @message(key=6, versions="0-8", flexible="6+")
@@ -220,6 +274,9 @@ class UpdateMetadataRequest:
 
     Version 5 groups by topic and adds the broker epoch (KIP-380), 7 topic ids (KIP-516), 8
     marks a KRaft controller (KIP-866).
+
+    One update leads from `base_version` of the metadata to `version`. A large one comes in several
+    requests, which `piece` numbers. Where a value did not change, nothing is said about it.
     """
 
     controller_id: int = int32()
@@ -232,6 +289,15 @@ class UpdateMetadataRequest:
     )
     topic_states: list[UpdateMetadataTopicState] = array(UpdateMetadataTopicState, "5+")
     live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker)
+    base_version: int = int64("8+", tag=100, default=-1)  # -1: the whole metadata is stated
+    version: int = int64("8+", tag=101, default=-1)
+    piece: int = int32("8+", tag=102)
+    is_last: bool = boolean("8+", tag=103)
+    removed_topics: list[bytes] = array(uuid, "8+", tag=104)
+    removed_brokers: list[int] = array(int32, "8+", tag=105)
+    configs: list[UpdateMetadataConfigResource] = array(UpdateMetadataConfigResource, "8+", tag=106)
+    features: list[UpdateMetadataFeature] = array(UpdateMetadataFeature, "8+", tag=107)
+    next_producer_id: int = int64("8+", tag=108)  # 0: unchanged
 
 
 @message(key=6, versions="0-8", flexible="6+")
