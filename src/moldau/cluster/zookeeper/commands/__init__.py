@@ -8,4 +8,5 @@ and answers the requests is elsewhere.
   large one request may be.
 * `incoming` makes an update of the requests of a controller, and the next image of it.
   `statements` reads and checks the parts of a request.
+* `fencing` tells which commands are too old to be carried out.
 """
