@@ -21,7 +21,7 @@ from moldau.protocol.messages.replication import (
 PIECE_WEIGHT: Final = 200
 """A piece of this weight is complete."""
 
-PIECE_WEIGHT_MAX: Final = 1_000
+PIECE_WEIGHT_MAX: Final = 500
 """A piece of more is refused. One statement may be heavy, and other releases may send more."""
 
 _IDS_PER_WEIGHT: Final = 16
