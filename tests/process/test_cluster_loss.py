@@ -151,7 +151,7 @@ Partition.become_follower = become_follower
 KEEP_ISR = """
 from moldau.cluster import brokers
 from moldau.cluster.partition_update import PartitionTarget
-def departure(partition, broker_id, *, may_lack_records):
+def departure(_, partition, broker_id, *, may_lack_records):
     return PartitionTarget() if partition.leader == broker_id else None
 assert callable(brokers.departure)
 brokers.departure = departure

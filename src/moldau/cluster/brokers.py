@@ -113,6 +113,7 @@ def register_broker(
             image,
             rules,
             lambda partition: departure(
+                rules,
                 partition,
                 broker.id,
                 # A replica in a directory that is gone is made anew, and has nothing.
@@ -270,11 +271,12 @@ def unregister_broker(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
         )
     rules = ElectionRules(image, unclean_by_default=unclean_by_default).without_broker(broker_id)
+    own = frozenset({broker_id})
     yield from change_partitions(
         image,
         rules,
         lambda partition: (
-            PartitionTarget(isr=_without(partition.isr, broker_id), not_eligible=broker_id)
+            PartitionTarget(isr=_without(partition.isr, broker_id), not_eligible=own)
             if broker_id in partition.isr or broker_id in partition.eligible_leaders
             else None
         ),
@@ -302,7 +304,7 @@ def lose_directories(
     def target(partition: Partition) -> PartitionTarget | None:
         if rest and is_directory_online(left, partition):
             return None
-        return departure(partition, broker.id, may_lack_records=True)
+        return departure(rules, partition, broker.id, may_lack_records=True)
 
     yield from change_partitions(image, rules, target)
     if rest:
@@ -325,21 +327,53 @@ def _leave_partitions(
     return change_partitions(
         image,
         rules,
-        lambda partition: departure(partition, broker_id, may_lack_records=may_lack_records),
+        lambda partition: departure(rules, partition, broker_id, may_lack_records=may_lack_records),
     )
 
 
 def departure(
-    partition: Partition, broker_id: BrokerId, *, may_lack_records: bool
+    rules: ElectionRules, partition: Partition, broker_id: BrokerId, *, may_lack_records: bool
 ) -> PartitionTarget | None:
     """Return what becomes of a partition that a broker leaves; None if it has nothing to leave."""
-    on_record = {*partition.isr, *partition.eligible_leaders}
-    if broker_id not in on_record:
+    own = frozenset({broker_id})
+    return departures(rules, partition, own, own if may_lack_records else frozenset())
+
+
+def departures(
+    rules: ElectionRules,
+    partition: Partition,
+    leaving: frozenset[BrokerId],
+    lacking: frozenset[BrokerId],
+) -> PartitionTarget | None:
+    """Return what becomes of a partition that several brokers leave at once; None if nothing does.
+
+    `lacking` are those of them that may lack committed records. By the rules, some may be back.
+    """
+    on_record = (*partition.isr, *partition.eligible_leaders)
+    if leaving.isdisjoint(on_record):
         return None
-    isr = _without(partition.isr, broker_id)
-    if may_lack_records and len(on_record) > 1:
-        return PartitionTarget(isr=isr, not_eligible=broker_id)
-    return PartitionTarget(isr=isr) if broker_id in partition.isr else None
+    last = _last_on_record(rules, partition, on_record, lacking)
+    not_eligible = lacking.intersection(on_record) - {last}
+    isr = tuple(one for one in partition.isr if one not in leaving)
+    if isr == partition.isr and not not_eligible:
+        return None
+    if not isr and not rules.keeps_eligible_leaders:
+        isr = (last,)
+    return PartitionTarget(
+        isr=isr, not_eligible=not_eligible, renews_leader=partition.leader in leaving
+    )
+
+
+def _last_on_record(
+    rules: ElectionRules,
+    partition: Partition,
+    on_record: tuple[BrokerId, ...],
+    lacking: frozenset[BrokerId],
+) -> BrokerId:
+    """Return the one that stays on record if all leave: surely complete, then able to lead."""
+    complete = [one for one in on_record if one not in lacking] or on_record
+    able = [one for one in complete if rules.may_lead(partition, one)] or complete
+    return partition.leader if partition.leader in able else able[0]
 
 
 def _without(brokers: tuple[BrokerId, ...], broker_id: BrokerId) -> tuple[BrokerId, ...]:

@@ -71,7 +71,7 @@ def assign_directories(
         if broker_id not in partition.replicas:
             answers.append(DirectoryAnswer(one, ErrorCode.NOT_LEADER_OR_FOLLOWER))
             continue
-        change = change_partition(rules, topic, partition, _target(broker, partition, one))
+        change = change_partition(rules, topic, partition, _target(rules, broker, partition, one))
         if change is not None:
             yield change
             changed[topic.id, one.index] = changed_partition(partition, change)
@@ -79,8 +79,10 @@ def assign_directories(
     return answers
 
 
-def _target(broker: Broker, partition: Partition, replica: ReplicaDirectory) -> PartitionTarget:
+def _target(
+    rules: ElectionRules, broker: Broker, partition: Partition, replica: ReplicaDirectory
+) -> PartitionTarget:
     target = None
     if replica.directory not in broker.log_directories:
-        target = departure(partition, broker.id, may_lack_records=True)
+        target = departure(rules, partition, broker.id, may_lack_records=True)
     return replace(target or PartitionTarget(), directory=(broker.id, replica.directory))

@@ -45,8 +45,10 @@ class PartitionTarget:
     recovering: bool | None = None
     election: Election | None = None
     """The kind of election if one is needed; None is what the topic's configs say."""
-    not_eligible: BrokerId | None = None
-    """A broker that may lack committed records."""
+    not_eligible: frozenset[BrokerId] = frozenset()
+    """Brokers that may lack committed records."""
+    renews_leader: bool = False
+    """The leader was restarted: if it leads again, then in a new epoch."""
     directory: tuple[BrokerId, bytes] | None = None
     """The log directory in which a broker's replica lies (KIP-858)."""
 
@@ -89,6 +91,7 @@ def change_partition(
     if not isr and not rules.keeps_eligible_leaders:
         isr = partition.isr
     is_named = leader != partition.leader or not set(partition.replicas) <= set(replicas)
+    is_named = is_named or (target.renews_leader and leader != NO_LEADER)
     last_known = partition.last_known_leaders
     if is_named and leader != NO_LEADER:
         last_known = ()
@@ -137,13 +140,14 @@ def _eligible_leaders(
     topic: Topic,
     partition: Partition,
     assignment: _Assignment,
-    not_eligible: BrokerId | None,
+    not_eligible: frozenset[BrokerId],
 ) -> BrokerIds:
     isr, replicas = assignment.isr, assignment.replicas
     if not rules.keeps_eligible_leaders or len(isr) >= rules.minimum(topic.name, len(replicas)):
         return ()
     known = dict.fromkeys((*partition.eligible_leaders, *partition.isr))
-    return tuple(one for one in known if one in replicas and one not in isr and one != not_eligible)
+    excluded = not_eligible.union(isr)
+    return tuple(one for one in known if one in replicas and one not in excluded)
 
 
 def _located(partition: Partition, broker_id: BrokerId, directory: bytes) -> Partition:

@@ -179,7 +179,7 @@ def test_eligible_are_those_who_left_below_the_minimum(minimum, isr, eligible, t
 
 def test_one_that_may_lack_records_is_not_eligible():
     image = cluster(configs={"min.insync.replicas": "3"})
-    _, new = changed(image, PartitionTarget(isr=(1, 2), not_eligible=3))
+    _, new = changed(image, PartitionTarget(isr=(1, 2), not_eligible=frozenset({3})))
     assert new.eligible_leaders == ()
 
 

@@ -11,11 +11,11 @@ does not tell, the topic has to be read: `topic_reading`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from moldau.base.ids import BrokerId, PartitionKey
 from moldau.base.tuples import NamedTuple
+from moldau.cluster.broker_arrivals import amended_broker
 from moldau.cluster.changes import (
     BrokerRegistered,
     BrokerUnregistered,
@@ -105,24 +105,17 @@ def broker_changes(image: MetadataImage, path: str, node: StoredNode | None) -> 
         if known is not None:
             yield BrokerUnregistered(known.id, known.epoch)
         return
-    broker, _ = registration_at(path, node)
-    if known is not None and known.epoch == broker.epoch:
-        # The same registration with other listeners: what the controller knows of it stays.
-        broker = replace(
-            known, endpoints=broker.endpoints, rack=broker.rack, features=broker.features
-        )
-    if known is None or (known.epoch <= broker.epoch and known != broker):
+    broker = _broker(BrokerId(number), path, node)
+    if known is not None:
+        broker = amended_broker(known, broker)
+    if known != broker:
         yield BrokerRegistered(broker)
 
 
-def registration_at(path: str, node: StoredNode) -> tuple[Broker, bool]:
-    """Return the broker whose node this is, and whether its disk may have lost records."""
-    number = paths.number(paths.child(paths.BROKER_IDS, path) or "")
-    if number is None:
-        raise MalformedNode(path, "its name is no id of a broker")
+def _broker(broker_id: BrokerId, path: str, node: StoredNode) -> Broker:
     registered = decode_broker(path, node.data)
-    broker = Broker(
-        BrokerId(number),
+    return Broker(
+        broker_id,
         node.created,
         node.created.to_bytes(16),
         registered.endpoints,
@@ -130,7 +123,6 @@ def registration_at(path: str, node: StoredNode) -> tuple[Broker, bool]:
         registered.features,
         fenced=False,
     )
-    return broker, False
 
 
 def config_changes(
