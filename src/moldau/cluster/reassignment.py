@@ -65,7 +65,7 @@ def alter_reassignments(
             if one.replicas is None:
                 change = _cancel(rules, topic, partition)
             else:
-                check_assignment(image, one.replicas)
+                check_assignment(image, one.replicas, partition.replicas)
                 if not may_change_replica_count:
                     _check_replica_count(partition, one.replicas)
                 change = _begin(rules, topic, partition, one.replicas)

@@ -11,7 +11,7 @@ each on the image after the one before.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
@@ -259,9 +259,15 @@ def checked_replicas(
     return tuple(replicas)
 
 
-def check_assignment(image: MetadataImage, replicas: Sequence[BrokerId]) -> None:
-    """Refuse replicas that no partition can have, wherever they are named."""
-    wrong = "an empty replica list." if not replicas else _wrong_broker(image, replicas)
+def check_assignment(
+    image: MetadataImage, replicas: Sequence[BrokerId], present: Collection[BrokerId] = ()
+) -> None:
+    """Refuse replicas that no partition can have, wherever they are named.
+
+    The replicas that a partition has at present may stay where they are. With ZooKeeper a broker
+    that is down is not registered.
+    """
+    wrong = "an empty replica list." if not replicas else _wrong_broker(image, replicas, present)
     if wrong is not None:
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -269,10 +275,12 @@ def check_assignment(image: MetadataImage, replicas: Sequence[BrokerId]) -> None
         )
 
 
-def _wrong_broker(image: MetadataImage, replicas: Sequence[BrokerId]) -> str | None:
+def _wrong_broker(
+    image: MetadataImage, replicas: Sequence[BrokerId], present: Collection[BrokerId]
+) -> str | None:
     previous = None
     for broker_id in sorted(replicas[:REPLICAS_CHECKED]):
-        if broker_id not in image.brokers:
+        if broker_id not in image.brokers and broker_id not in present:
             return f"broker {broker_id}, but no such broker is registered."
         if broker_id == previous:
             return f"the broker {broker_id} more than once."

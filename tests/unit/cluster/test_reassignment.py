@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kits.metadata_samples import after, decided, directory_id, with_brokers, with_topic
+from moldau.cluster.broker_arrivals import broker_left
 from moldau.cluster.brokers import fence_broker
 from moldau.cluster.changes import PartitionChanged
 from moldau.cluster.image import MetadataImage
@@ -121,6 +122,16 @@ def test_fenced_brokers_may_be_moved_to(image):
     image = after(image, fence_broker(image, 4))
     code, moving = move(image, [4])
     assert (code, under_way(only(moving))) == (ErrorCode.NONE, ((4, 1, 2, 3), (4,), (1, 2, 3)))
+
+
+def test_a_replica_may_stay_on_a_broker_that_is_not_registered(image):
+    """With ZooKeeper a broker that is down is not registered."""
+    image = after(image, broker_left(image, 3))
+    code, moving = move(image, [1, 3, 4])
+    assert (code, under_way(only(moving))) == (ErrorCode.NONE, ((1, 3, 4, 2), (4,), (2,)))
+    assert move(after(image, broker_left(image, 5)), [1, 5])[0] is (
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    )
 
 
 # Cancelling

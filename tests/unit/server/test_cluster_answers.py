@@ -85,6 +85,12 @@ def test_replicas_on_fenced_and_forgotten_brokers_are_offline():
     assert kit.both()[-1] == [2, 3]
 
 
+def test_a_leader_that_is_not_registered_is_not_available():
+    kit = Kit()
+    kit.image = after(kit.image, [BrokerUnregistered(1, kit.image.brokers[1].epoch)])
+    assert kit.both() == (ErrorCode.LEADER_NOT_AVAILABLE, -1, 0, [1, 2, 3], [1, 2, 3], [1])
+
+
 def test_a_broker_that_shuts_down_still_holds_its_replicas():
     kit = Kit()
     kit.change_broker(2, in_controlled_shutdown=True)

@@ -7,7 +7,7 @@ import pytest
 from kits.metadata_samples import after, with_brokers, with_topic
 from kits.request_kit import context, session
 from kits.slicing import answered
-from moldau.cluster.changes import BrokerChanged
+from moldau.cluster.changes import BrokerChanged, BrokerUnregistered
 from moldau.cluster.topics import NewTopic
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import FindCoordinatorRequest
@@ -78,11 +78,12 @@ def test_a_broker_that_has_not_taken_over_yet_does_not_name_itself():
     assert spread().find("0", at=1) == NOT_AVAILABLE
 
 
-def test_a_coordinator_that_is_fenced_is_not_named():
+def test_a_coordinator_that_is_fenced_or_not_registered_is_not_named():
     cluster = spread()
-    fenced = BrokerChanged(1, cluster.image.brokers[1].epoch, fenced=True)
-    cluster.image = after(cluster.image, [fenced])
-    assert cluster.find("0", at=2) == NOT_AVAILABLE
+    epoch = cluster.image.brokers[1].epoch
+    for gone in (BrokerChanged(1, epoch, fenced=True), BrokerUnregistered(1, epoch)):
+        cluster.image = after(cluster.image, [gone])
+        assert cluster.find("0", at=2) == NOT_AVAILABLE
 
 
 def test_a_coordinator_without_the_clients_listener_is_not_named():

@@ -15,7 +15,7 @@ from kits.partition_kit import ME, OTHER, give_role, make_partition
 from kits.request_kit import context, session
 from kits.slicing import finished
 from moldau.base.ids import PartitionKey
-from moldau.cluster.changes import BrokerChanged, PartitionChanged
+from moldau.cluster.changes import BrokerChanged, BrokerUnregistered, PartitionChanged
 from moldau.cluster.topics import NewTopic
 from moldau.observe.requests import RequestStats
 from moldau.observe.traffic import Traffic
@@ -127,10 +127,11 @@ def test_versions_before_hints_have_none(ask, version, is_told):
 @pytest.mark.parametrize("ask", ["send", "read"])
 def test_a_leader_that_cannot_be_reached_has_no_address(ask):
     kit = Kit()
-    kit.image = after(kit.image, [BrokerChanged(OTHER, 2, fenced=True)])
-    response = getattr(kit, ask)(0)
-    assert hints(response) == [ELSEWHERE]
-    assert nodes(response) == []
+    for gone in (BrokerChanged(OTHER, 2, fenced=True), BrokerUnregistered(OTHER, 2)):
+        kit.image = after(kit.image, [gone])
+        response = getattr(kit, ask)(0)
+        assert hints(response) == [ELSEWHERE]
+        assert nodes(response) == []
 
 
 def test_a_leader_without_the_clients_listener_has_no_address():

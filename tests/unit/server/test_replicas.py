@@ -9,10 +9,16 @@ import pytest
 
 from kits import log_kit
 from kits.log_kit import make_batch
-from kits.metadata_samples import with_brokers, with_topic
+from kits.metadata_samples import after, with_brokers, with_topic
+from kits.replica_kit import MAX_LAG_S, Cluster
 from kits.slicing import count_turns
 from moldau.base.ids import PartitionKey
-from moldau.cluster.changes import PartitionChanged, TopicRemoved
+from moldau.cluster.changes import (
+    BrokerChanged,
+    BrokerRegistered,
+    PartitionChanged,
+    TopicRemoved,
+)
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from moldau.cluster.topics import NewTopic
@@ -21,6 +27,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.records.batch import parse_header
 from moldau.replication.partition import ACKS_ALL
 from moldau.replication.partitions import Partitions
+from moldau.replication.ports import ALONE, ReplicationPorts
 from moldau.server.lifecycle.replicas import SLICE, Replicas
 
 COUNT = 5 * SLICE
@@ -29,7 +36,7 @@ COUNT = 5 * SLICE
 class Kit:
     """The partitions of broker 1, and who is told of them."""
 
-    def __init__(self):
+    def __init__(self, replication=ALONE):
         self.disk = log_kit.Broker()
         self.partitions = Partitions()
         self.changed = []
@@ -44,6 +51,7 @@ class Kit:
             Traffic(),
             lambda own: self.disk.config,
             self.changed.append,
+            replication,
             report_directory=lambda *report: self.reported.append(report),
         )
 
@@ -141,6 +149,41 @@ def test_a_broker_leads_under_its_own_registration_alone(is_own):
 
     asyncio.run(work())
     assert told == ([] if is_own else [ErrorCode.NOT_LEADER_OR_FOLLOWER])
+
+
+def unfenced(broker):
+    return [BrokerChanged(broker.id, broker.epoch, fenced=False)]
+
+
+def registered(broker):
+    return [BrokerRegistered(broker)]
+
+
+@pytest.mark.parametrize("changes_of", [unfenced, registered])
+def test_a_quiet_follower_joins_when_its_broker_comes_into_service(changes_of):
+    """With a quorum it is unfenced then. With ZooKeeper it was not registered before."""
+    cluster = Cluster()
+    cluster.broker_epochs, cluster.ineligible = {1: 1, 2: 2}, {2}
+    kit = Kit(ReplicationPorts(cluster, cluster, MAX_LAG_S))
+    image = with_topic(with_brokers([1, 2]), NewTopic("t", assignments={0: (1, 2)}))
+    image = after(image, [PartitionChanged(image.topics["t"].id, 0, isr=(1,))])
+
+    async def work():
+        await kit.replicas.begin(image)
+        (partition,) = kit.partitions
+        epoch, now_s = partition.role.leader_epoch, kit.disk.clock.monotonic()
+        partition.update_follower(2, 0, epoch, now_s, log_start_offset=0, broker_epoch=2)
+        assert cluster.proposals == []
+        cluster.ineligible.clear()
+        running = asyncio.ensure_future(kit.replicas.run())
+        changes = changes_of(image.brokers[2])
+        later = image.apply(changes, image.version + 1)
+        kit.replicas.changed(changes, later)
+        await kit.replicas.reached(later.version)
+        running.cancel()
+
+    asyncio.run(work())
+    assert [proposal.isr for _, proposal in cluster.proposals] == [(1, 2)]
 
 
 # Where replicas lie

@@ -25,6 +25,7 @@ from moldau.base.errors import DiskFull, StorageError
 from moldau.base.ids import BrokerId, PartitionKey, TopicId
 from moldau.cluster.changes import (
     BrokerChanged,
+    BrokerRegistered,
     Change,
     ConfigChanged,
     PartitionChanged,
@@ -219,11 +220,7 @@ class Replicas:
                 self._expand_isr(change)
             if not number % SHRUNK_PER_TURN:
                 await asyncio.sleep(0)
-        joined = {
-            change.broker_id
-            for change in changes
-            if isinstance(change, BrokerChanged) and change.fenced is False
-        }
+        joined = set(_brokers_in_service(changes))
         if not joined:
             return
         for number, partition in enumerate(tuple(self._partitions), 1):
@@ -416,3 +413,12 @@ class Replicas:
                 if name not in configs:
                     configs[name] = self._config_of(image.topic_config(name))
                 partition.update_config(configs[name])
+
+
+def _brokers_in_service(changes: Sequence[Change]) -> Iterator[BrokerId]:
+    """Return the brokers that came into service: unfenced, or registered without being fenced."""
+    for change in changes:
+        if isinstance(change, BrokerChanged) and change.fenced is False:
+            yield change.broker_id
+        elif isinstance(change, BrokerRegistered) and change.broker.active:
+            yield change.broker.id
