@@ -102,7 +102,8 @@ def brokers(draw):
         for name in (draw(st.lists(TEXT, unique=True, max_size=3)) if version == 5 else [])
     ]
     rack, jmx = draw(st.none() | TEXT), draw(st.integers(-1, 65535))
-    return BrokerNode(endpoints, rack, tuple(features), jmx, draw(TIME), version)
+    lacks = draw(st.booleans())
+    return BrokerNode(endpoints, rack, tuple(features), jmx, draw(TIME), version, lacks)
 
 
 @st.composite

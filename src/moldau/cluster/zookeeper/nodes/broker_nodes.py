@@ -6,6 +6,10 @@ of a broker is the id of the ZooKeeper transaction that created its node, so it 
 The order of keys is that of Kafka's hash maps: of version 4 as Kafka 1.1.1 (Scala 2.12) writes it,
 of version 5 as Kafka 3.9.1 (Scala 2.13) does. Of more than four listeners only the endpoints are in
 Kafka's order, not the map of their protocols.
+
+Beside Kafka's fields there is one of our own, which Kafka's tools ignore: `may_lack_records`. With
+it a broker says that its disk may have lost records that it had acknowledged, by a power cut for
+instance. It is written only if that is so; otherwise the bytes are Kafka's.
 """
 
 from __future__ import annotations
@@ -35,6 +39,8 @@ _PORT_MAX: Final = 65_535
 _ADDRESS_LENGTH_MAX: Final = 1_000
 _HOST: Final = re.compile(r"[0-9a-zA-Z\-%._:]*")
 _PORT: Final = re.compile(r"0|[1-9][0-9]{0,4}")
+
+_MAY_LACK_RECORDS: Final = "may_lack_records"
 
 _KEYS: Final = {
     4: (
@@ -71,6 +77,8 @@ class BrokerNode:
     jmx_port: int = -1
     timestamp_ms: int = NO_TIMESTAMP
     version: int = 5
+    may_lack_records: bool = False
+    """Whether its disk may have lost records since it was in sync last."""
 
 
 def encode_broker(node: BrokerNode) -> bytes:
@@ -95,7 +103,10 @@ def encode_broker(node: BrokerNode) -> bytes:
     }
     if node.rack is not None:
         fields["rack"] = node.rack
-    return encode_object({key: fields[key] for key in _KEYS[node.version] if key in fields})
+    if node.may_lack_records:
+        fields[_MAY_LACK_RECORDS] = True
+    order = (*_KEYS[node.version], _MAY_LACK_RECORDS)
+    return encode_object({key: fields[key] for key in order if key in fields})
 
 
 def _address(endpoint: Endpoint) -> str:
@@ -114,6 +125,7 @@ def decode_broker(path: str, data: bytes | None) -> BrokerNode:
         fields.number("jmx_port", -1, least=-1, most=INT32_MAX),
         fields.decimal_text("timestamp", NO_TIMESTAMP),
         version,
+        fields.flag(_MAY_LACK_RECORDS),
     )
 
 

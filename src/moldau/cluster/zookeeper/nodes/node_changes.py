@@ -97,25 +97,30 @@ def tool_request(path: str, node: StoredNode) -> ToolRequest | None:
 
 def broker_changes(image: MetadataImage, path: str, node: StoredNode | None) -> Iterator[Change]:
     """Return the change of a broker that registered, or whose session has ended."""
-    number = paths.number(paths.child(paths.BROKER_IDS, path) or "")
-    if number is None:
-        raise MalformedNode(path, "its name is no id of a broker")
-    known = image.brokers.get(BrokerId(number))
+    known = image.brokers.get(_broker_id(path))
     if node is None:
         if known is not None:
             yield BrokerUnregistered(known.id, known.epoch)
         return
-    broker = _broker(BrokerId(number), path, node)
+    broker = registration_at(path, node).broker
     if known is not None:
         broker = amended_broker(known, broker)
     if known != broker:
         yield BrokerRegistered(broker)
 
 
-def _broker(broker_id: BrokerId, path: str, node: StoredNode) -> Broker:
+class Registration(NamedTuple):
+    """What a broker's node says: the broker, and what the image has no place for."""
+
+    broker: Broker
+    may_lack_records: bool
+
+
+def registration_at(path: str, node: StoredNode) -> Registration:
+    """Return the broker that has written this node."""
     registered = decode_broker(path, node.data)
-    return Broker(
-        broker_id,
+    broker = Broker(
+        _broker_id(path),
         node.created,
         node.created.to_bytes(16),
         registered.endpoints,
@@ -123,6 +128,14 @@ def _broker(broker_id: BrokerId, path: str, node: StoredNode) -> Broker:
         registered.features,
         fenced=False,
     )
+    return Registration(broker, registered.may_lack_records)
+
+
+def _broker_id(path: str) -> BrokerId:
+    number = paths.number(paths.child(paths.BROKER_IDS, path) or "")
+    if number is None:
+        raise MalformedNode(path, "its name is no id of a broker")
+    return BrokerId(number)
 
 
 def config_changes(

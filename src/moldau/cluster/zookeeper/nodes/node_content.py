@@ -182,6 +182,13 @@ class NodeObject:
         """Return a text."""
         return self._checked_text(name, self._value(name, default))
 
+    def flag(self, name: str) -> bool:
+        """Return whether a field is true. One that is missing is not."""
+        value = self._value(name, default=False)
+        if not isinstance(value, bool):
+            raise self.refuse(f"{self._label(name)} is neither true nor false")
+        return value
+
     def decimal_text(self, name: str, default: int | None = None, *, most: int = INT64_MAX) -> int:
         """Return a number that is written as text."""
         if name not in self and default is not None:

@@ -10,6 +10,8 @@ The tree and the image do not hold the same things. What differs, and what we de
 * **Fenced brokers, controlled shutdown.** In the tree a broker is there while its session lives. So
   a broker with a node is not fenced, and one without is not in the image. A controlled shutdown is
   in the memory of the controller only, as in Kafka, and a new controller does not know of it.
+* **Brokers that may lack records.** A broker whose disk may have lost some says so in its node. The
+  image has no place for it: it counts once, when the broker comes (`node_changes.registration_at`).
 * **Log directories** of brokers and of replicas (KIP-858) are not in the tree: the bytes of states
   are Kafka's, and a broker tells of a failed directory by a notification. So an image of the tree
   has none, and a store has to remove them from changes before it commits them

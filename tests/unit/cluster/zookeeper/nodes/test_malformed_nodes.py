@@ -203,6 +203,7 @@ def test_topics(changed, problem):
         ({"jmx_port": -2}, "jmx_port is no number"),
         ({"features": {"f": {"min_version": 2, "max_version": 1}}}, "features.f.max_version is"),
         ({"features": {"f": 1}}, "features.f is no object"),
+        ({"may_lack_records": 1}, "may_lack_records is neither true nor false"),
     ],
 )
 def test_brokers(changed, problem):

@@ -5,6 +5,7 @@ What Kafka's own encoders write is in a table, which `python -m tests.golden.zoo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -225,6 +226,15 @@ BROKERS = [
 def test_broker(data, node):
     assert encode_broker(node) == data
     assert decode_broker("/b", data) == node
+
+
+@pytest.mark.parametrize(("data", "node"), BROKERS)
+def test_a_broker_that_may_lack_records_says_so_behind_what_kafka_writes(data, node):
+    node = replace(node, may_lack_records=True)
+    data = data[:-1] + b',"may_lack_records":true}'
+    assert encode_broker(node) == data
+    assert decode_broker("/b", data) == node
+    assert not decode_broker("/b", data.replace(b"true", b"false")).may_lack_records
 
 
 @pytest.mark.parametrize(

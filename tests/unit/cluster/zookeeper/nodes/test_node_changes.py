@@ -22,7 +22,12 @@ from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker, ConfigResource, Endpoint, Partition, ResourceType
 from moldau.cluster.reassignment import WantedReplicas
 from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, encode_broker
-from moldau.cluster.zookeeper.nodes.node_changes import NOTHING, NodeReading, changed_node
+from moldau.cluster.zookeeper.nodes.node_changes import (
+    NOTHING,
+    NodeReading,
+    changed_node,
+    registration_at,
+)
 from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
 from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
 from moldau.cluster.zookeeper.nodes.tool_requests import (
@@ -103,6 +108,14 @@ def test_brokers_come_change_and_go():
     gone = changed_node(image, "/brokers/ids/7", None)
     assert gone == NodeReading((BrokerUnregistered(BrokerId(7), 258),))
     assert changed_node(IMAGE, "/brokers/ids/7", None) == NOTHING
+
+
+@pytest.mark.parametrize("lacks", [True, False])
+def test_a_registration_tells_whether_records_may_be_lacking(lacks):
+    node = StoredNode(encode_broker(BrokerNode((), may_lack_records=lacks)), 1, 258)
+    broker = Broker(BrokerId(7), 258, bytes(14) + b"\x01\x02", fenced=False)
+    assert registration_at("/brokers/ids/7", node) == (broker, lacks)
+    assert changed_node(IMAGE, "/brokers/ids/7", node).changes == (BrokerRegistered(broker),)
 
 
 @pytest.mark.parametrize("name", ["x", "-1", "01", "2147483648", "99999999999999", "٣"])
