@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from moldau.base.ids import BrokerId
+from moldau.base.ids import BrokerId, PartitionKey
 from moldau.base.texts import shorten
 from moldau.cluster.changes import PartitionChanged
 from moldau.cluster.image import MetadataImage
@@ -89,6 +89,15 @@ def list_reassignments(
             partition = topic.partitions[index] if topic and 0 <= index < count else None
             moves = partition is not None and is_reassigned(partition)
             yield OngoingReassignment(name, partition) if partition and moves else None
+
+
+def is_under_way(image: MetadataImage, wanted: WantedReplicas) -> bool:
+    """Tell whether replicas are being moved there. If not, the move is over, or was replaced."""
+    partition = image.partition(PartitionKey(wanted.topic, wanted.index))
+    if partition is None or not is_reassigned(partition):
+        return False
+    removing = partition.removing_replicas
+    return wanted.replicas == tuple(one for one in partition.replicas if one not in removing)
 
 
 def is_reassigned(partition: Partition) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
@@ -26,8 +26,16 @@ from moldau.cluster.changes import (
     TopicCreated,
     TopicRemoved,
 )
+from moldau.cluster.configs import eligible_leaders_kept
 from moldau.cluster.image import MetadataImage, collision_name
-from moldau.cluster.model import ConfigResource, Partition, ResourceType, Topic
+from moldau.cluster.model import (
+    NO_LEADER,
+    UNASSIGNED_DIRECTORY,
+    ConfigResource,
+    Partition,
+    ResourceType,
+    Topic,
+)
 from moldau.cluster.placement import Site, place
 from moldau.protocol.errors import ApiError, ErrorCode
 
@@ -308,14 +316,26 @@ def _created(
     assignments: Iterable[tuple[BrokerId, ...]],
 ) -> Iterator[Change]:
     return (
-        PartitionCreated(topic_id, _new_partition(image, index, replicas))
+        PartitionCreated(topic_id, new_partition(image, index, replicas))
         for index, replicas in enumerate(assignments, first_index)
     )
 
 
-def _new_partition(image: MetadataImage, index: int, replicas: tuple[BrokerId, ...]) -> Partition:
-    """Return an empty partition: all of its active replicas are in sync."""
-    brokers = [image.brokers[broker_id] for broker_id in replicas]
-    isr = tuple(broker.id for broker in brokers if broker.active)
-    directories = tuple(broker.default_directory for broker in brokers)
-    return Partition(index, replicas, isr, isr[0], directories=directories)
+def new_partition(image: MetadataImage, index: int, replicas: tuple[BrokerId, ...]) -> Partition:
+    """Return an empty partition: all of its active replicas are in sync.
+
+    If none is active, it has no leader. No replica lacks anything yet, so any of them may lead
+    once it is there, or the first one in a cluster without eligible leaders.
+    """
+    brokers = [image.brokers.get(broker_id) for broker_id in replicas]
+    isr = tuple(broker.id for broker in brokers if broker and broker.active)
+    directories = tuple(
+        broker.default_directory if broker else UNASSIGNED_DIRECTORY for broker in brokers
+    )
+    if isr:
+        return Partition(index, replicas, isr, isr[0], directories=directories)
+    if eligible_leaders_kept(image):
+        waiting = Partition(index, replicas, (), NO_LEADER, eligible_leaders=replicas)
+    else:
+        waiting = Partition(index, replicas, replicas[:1], NO_LEADER)
+    return replace(waiting, directories=directories)
