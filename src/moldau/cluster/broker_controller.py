@@ -49,6 +49,9 @@ class ControllerSettings:
     """What holds for topics that do not say, in a cluster that does not either."""
     own_broker_id: BrokerId | None = None
     """The broker in this process; None on a node that is only a controller."""
+    leader_imbalance_percentage: int = 0
+    """Partitions of a broker that others may lead before it leads them again, of a hundred. For a
+    cluster on ZooKeeper; with a quorum no imbalance is left, as in Kafka."""
 
 
 class BrokerController(ControllerQueue):
@@ -223,7 +226,11 @@ class BrokerController(ControllerQueue):
 
     async def elect_preferred_leaders(self) -> bool:
         """Move leaders back to preferred replicas; return whether to go on at once."""
-        return await self._answer(elections.elect_preferred_leaders)
+        return await self._answer(
+            lambda image: elections.elect_preferred_leaders(
+                image, imbalance_percentage=self._settings.leader_imbalance_percentage
+            )
+        )
 
     async def elect_unclean_leaders(self) -> bool:
         """Elect leaders where there is none and any may be; return whether to go on at once."""

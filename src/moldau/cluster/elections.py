@@ -7,10 +7,12 @@ have waited without a leader and whose topics allow an unclean one by now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from moldau.base.ids import BrokerId
 from moldau.base.texts import shorten
 from moldau.cluster.changes import PartitionChanged
 from moldau.cluster.image import MetadataImage
@@ -107,16 +109,42 @@ def _needs_election(partition: Partition, *, preferred: bool) -> bool:
 # Sweeps
 
 
-def elect_preferred_leaders(image: MetadataImage) -> Stepwise[bool]:
-    """Move leadership back to preferred replicas; return whether some may be left to move."""
+def elect_preferred_leaders(
+    image: MetadataImage, *, imbalance_percentage: int = 0
+) -> Stepwise[bool]:
+    """Move leadership back to preferred replicas; return whether some may be left to move.
+
+    With a percentage, this is done for those brokers only of whose partitions more than that are
+    led elsewhere. That is Kafka's rule with ZooKeeper; with a quorum it ignores the percentage.
+    """
     rules = ElectionRules(image)
+    settled: Container[BrokerId] = ()
+    if imbalance_percentage:
+        settled = yield from _settled_brokers(image, imbalance_percentage)
 
     def target(_: Topic, partition: Partition) -> PartitionTarget | None:
-        if not _needs_election(partition, preferred=True):
+        if not _needs_election(partition, preferred=True) or partition.replicas[0] in settled:
             return None
         return PartitionTarget(election=Election.PREFERRED)
 
-    return (yield from _sweep(image, rules, target))
+    # A part of the elections would bring a broker below the percentage, and the rest would stay.
+    limit = None if imbalance_percentage else ELECTIONS_PER_SWEEP
+    return (yield from _sweep(image, rules, target, limit))
+
+
+def _settled_brokers(image: MetadataImage, percentage: int) -> Stepwise[Container[BrokerId]]:
+    """Return the brokers that lead enough of the partitions whose first replica they have."""
+    led_elsewhere: Counter[BrokerId] = Counter()
+    for place in walk_partitions(image):
+        if place is None:
+            yield None
+        elif _needs_election(place[1], preferred=True):
+            led_elsewhere[place[1].replicas[0]] += 1
+    return {
+        broker_id
+        for broker_id, count in image.preferred_leaders.items()
+        if led_elsewhere[broker_id] * 100 <= percentage * count
+    }
 
 
 def elect_unclean_leaders(
@@ -131,13 +159,14 @@ def elect_unclean_leaders(
         election = rules.usual_election(topic.name)
         return PartitionTarget(election=election) if election is Election.UNCLEAN else None
 
-    return (yield from _sweep(image, rules, target))
+    return (yield from _sweep(image, rules, target, ELECTIONS_PER_SWEEP))
 
 
 def _sweep(
     image: MetadataImage,
     rules: ElectionRules,
     target_of: Callable[[Topic, Partition], PartitionTarget | None],
+    limit: int | None,
 ) -> Stepwise[bool]:
     elected = 0
     for place in walk_partitions(image):
@@ -151,6 +180,6 @@ def _sweep(
         yield change
         if change is not None:
             elected += 1
-            if elected >= ELECTIONS_PER_SWEEP:
+            if elected == limit:
                 return True
     return False

@@ -243,6 +243,21 @@ def test_replicas_are_moved_and_leaders_elected(on_bench):
     on_bench(work)
 
 
+@pytest.mark.parametrize(("percentage", "leader"), [(0, 1), (99, 1), (100, 2)])
+def test_leaders_are_moved_back_as_the_settings_say(on_bench, percentage, leader):
+    async def work(bench):
+        bench.shared.end_session(7)
+        bench.shared.write([PartitionChanged(bench.image.topics["t"].id, 0, leader=2)])
+        await asyncio.sleep(1)
+        settings = ControllerSettings(TIMEOUT_S, leader_imbalance_percentage=percentage)
+        later = bench.make(bench.world, settings)
+        assert await later.claim()
+        assert await later.elect_preferred_leaders() is False
+        assert bench.partition.leader == leader
+
+    on_bench(work)
+
+
 def test_a_leader_that_may_lack_records_is_elected_where_that_is_allowed(on_bench):
     async def work(bench):
         lost = PartitionChanged(

@@ -125,6 +125,40 @@ def test_leaders_are_moved_back_up_to_a_bound(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("elsewhere", "percentage", "moves"),
+    [(1, 0, True), (1, 10, False), (2, 10, True), (2, 20, False), (3, 20, True), (10, 100, False)],
+)
+def test_leaders_are_moved_back_to_a_broker_that_leads_too_few(elsewhere, percentage, moves):
+    image = cluster(10)
+    for index in range(elsewhere):
+        image = moved(image, index, leader=2)
+    more, later = decided(image, elect_preferred_leaders(image, imbalance_percentage=percentage))
+    assert (more, leaders(later)) == (False, [1] * 10 if moves else leaders(image))
+
+
+def test_with_a_percentage_all_partitions_of_a_broker_are_moved_at_once(monkeypatch):
+    # The first sweep would leave a fifth elsewhere, and the second one would be content with that.
+    monkeypatch.setattr(elections, "ELECTIONS_PER_SWEEP", 2)
+    image = cluster(5)
+    for index in range(3):
+        image = moved(image, index, leader=2)
+    more, image = decided(image, elect_preferred_leaders(image, imbalance_percentage=20))
+    assert (more, leaders(image)) == (False, [1] * 5)
+
+
+def test_each_broker_is_judged_by_its_own_partitions():
+    image = with_topic(
+        cluster(10), NewTopic("u", assignments={0: [3, 2, 1], 1: [3, 2, 1], 2: [2, 3, 1]})
+    )
+    image = moved(image, 0, leader=2)
+    uneven = PartitionChanged(image.topics["u"].id, 0, leader=2)
+    image = after(image, [uneven])
+    _, image = decided(image, elect_preferred_leaders(image, imbalance_percentage=10))
+    assert leaders(image)[0] == 2
+    assert [one.leader for one in image.topics["u"].partitions] == [3, 3, 2]
+
+
+@pytest.mark.parametrize(
     ("topic", "default", "leader"),
     [(None, False, NO_LEADER), (None, True, 1), ("true", False, 1), ("false", True, NO_LEADER)],
 )
@@ -140,4 +174,5 @@ def test_partitions_that_wait_are_elected_where_the_topic_allows_it(topic, defau
 def test_a_sweep_over_many_partitions_makes_small_steps():
     image = cluster(1000)
     assert list(elect_preferred_leaders(image)) == [None] * 10
+    assert list(elect_preferred_leaders(image, imbalance_percentage=10)) == [None] * 20
     assert list(elect_unclean_leaders(image)) == [None] * 10
