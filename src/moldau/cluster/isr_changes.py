@@ -136,7 +136,10 @@ def _is_isr_of(partition: Partition, isr: Sequence[tuple[BrokerId, int]]) -> boo
 
 
 def _may_join(broker: Broker | None, broker_epoch: int, partition: Partition) -> bool:
-    if broker is None or not broker.active:
+    if broker is None or broker.fenced:
+        return False
+    # A leader that shuts down, and still leads, may take in who is to lead after it.
+    if broker.in_controlled_shutdown and broker.id != partition.leader:
         return False
     # Kafka does not look at the directory. A proposal under way when it fails would then bring a
     # replica into the ISR that cannot lead, in the place of those that could.
