@@ -63,5 +63,6 @@ class StoresOnZooKeeper:
     def _tell(self, store: ZooKeeperStore, sender: int, image: MetadataImage) -> None:
         epoch = controller_epoch_of(image.version)
         if epoch >= store.leader_epoch and image.version > store.image.version:
-            store.heard_of_controller(sender, epoch)
+            store.fence.hear_of(sender, epoch)
+            store.heard_of_controller()
             store.take_step([*image_difference(store.image, image)], image)

@@ -11,15 +11,17 @@ Whoever runs the controller calls `check_sessions`, `elect_preferred_leaders` an
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from moldau.base.clock import Clock
-from moldau.base.ids import BrokerId
+from moldau.base.ids import BrokerId, PartitionKey, TopicId
 from moldau.cluster import brokers, elections, reassignment
+from moldau.cluster.broker_arrivals import brokers_changed
 from moldau.cluster.broker_sessions import BrokerSessions, SessionKey
 from moldau.cluster.brokers import BrokerRegistration
+from moldau.cluster.controlled_shutdown import answer_shutdown_request
 from moldau.cluster.controller_queue import ControllerQueue
 from moldau.cluster.controller_requests import ProducerIdBlock
 from moldau.cluster.directory_assignments import (
@@ -31,6 +33,7 @@ from moldau.cluster.elections import ElectionAnswer
 from moldau.cluster.heartbeats import Heartbeat, HeartbeatAnswer, answer_heartbeat
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.isr_changes import IsrAnswer, IsrProposal, alter_partitions
+from moldau.cluster.model import Broker
 from moldau.cluster.reassignment import ReassignmentAnswer, WantedReplicas
 from moldau.cluster.steps import Step, Stepwise
 from moldau.cluster.store import MetadataStore
@@ -76,7 +79,7 @@ class BrokerController(ControllerQueue):
         )
         self._sessions.restart(others, self._clock.monotonic())
 
-    async def _answer(self, decide: Callable[[MetadataImage], Stepwise[T]]) -> T:
+    async def decide(self, decide: Callable[[MetadataImage], Stepwise[T]]) -> T:
         """Commit a decision and return its answer."""
         answers: list[T] = []
 
@@ -101,7 +104,7 @@ class BrokerController(ControllerQueue):
                 unclean_by_default=self._settings.unclean_elections,
             )
 
-        return await self._answer(decide)
+        return await self.decide(decide)
 
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         key = SessionKey(heartbeat.broker_id, heartbeat.broker_epoch)
@@ -118,7 +121,7 @@ class BrokerController(ControllerQueue):
                 unclean_by_default=self._settings.unclean_elections,
             )
 
-        answer = await self._answer(decide)
+        answer = await self.decide(decide)
         self._note_shutdown(key)
         return answer
 
@@ -130,6 +133,43 @@ class BrokerController(ControllerQueue):
                 self._sessions.end_shutdown(key)
             elif broker.in_controlled_shutdown:
                 self._sessions.begin_shutdown(key, image.version - 1)
+
+    async def follow_brokers(
+        self, live: Mapping[BrokerId, Broker], may_lack_records: Collection[BrokerId]
+    ) -> None:
+        """Take over which brokers are alive, where something else knows that (ZooKeeper)."""
+        gone = self._store.image.brokers.keys() - live.keys()
+        await self._commit(
+            lambda image: brokers_changed(
+                image,
+                live,
+                may_lack_records,
+                unclean_by_default=self._settings.unclean_elections,
+            )
+        )
+        for broker_id in sorted(gone):
+            logger.warning("broker %d has left: its session has ended", broker_id)
+
+    async def shut_down_broker(self, broker_id: BrokerId, broker_epoch: int) -> list[PartitionKey]:
+        """Move a broker's leaders away, and return what it still leads (ControlledShutdown)."""
+        answer = await self.decide(
+            lambda image: answer_shutdown_request(image, broker_id, broker_epoch)
+        )
+        return list(answer.still_led)
+
+    async def lose_replicas(
+        self, broker_id: BrokerId, broker_epoch: int, replicas: Collection[tuple[TopicId, int]]
+    ) -> None:
+        """Take replicas out whose log directory has failed."""
+        lost = frozenset(replicas)
+
+        def decide(image: MetadataImage) -> Iterable[Step]:
+            brokers.registered_broker(image, broker_id, broker_epoch)
+            return brokers.lose_replicas(
+                image, broker_id, lost, unclean_by_default=self._settings.unclean_elections
+            )
+
+        await self._commit(decide)
 
     async def unregister_broker(self, broker_id: BrokerId) -> None:
         await self._commit(
@@ -147,14 +187,14 @@ class BrokerController(ControllerQueue):
             yield allocated
             return ProducerIdBlock(image.next_producer_id, allocated.next_producer_id)
 
-        return await self._answer(decide)
+        return await self.decide(decide)
 
     # Partitions
 
     async def alter_partitions(
         self, broker_id: BrokerId, broker_epoch: int, proposals: Sequence[IsrProposal]
     ) -> list[IsrAnswer]:
-        return await self._answer(
+        return await self.decide(
             lambda image: alter_partitions(
                 image,
                 broker_id,
@@ -167,7 +207,7 @@ class BrokerController(ControllerQueue):
     async def assign_directories(
         self, broker_id: BrokerId, broker_epoch: int, replicas: Sequence[ReplicaDirectory]
     ) -> list[DirectoryAnswer]:
-        return await self._answer(
+        return await self.decide(
             lambda image: assign_directories(
                 image,
                 broker_id,
@@ -180,14 +220,14 @@ class BrokerController(ControllerQueue):
     async def elect_leaders(
         self, wanted: Mapping[str, Iterable[int]] | None, *, preferred: bool
     ) -> list[ElectionAnswer]:
-        return await self._answer(
+        return await self.decide(
             lambda image: elections.elect_leaders(image, wanted, preferred=preferred)
         )
 
     async def alter_reassignments(
         self, wanted: Sequence[WantedReplicas], *, may_change_replica_count: bool = True
     ) -> list[ReassignmentAnswer]:
-        return await self._answer(
+        return await self.decide(
             lambda image: reassignment.alter_reassignments(
                 image,
                 wanted,
@@ -226,7 +266,7 @@ class BrokerController(ControllerQueue):
 
     async def elect_preferred_leaders(self) -> bool:
         """Move leaders back to preferred replicas; return whether to go on at once."""
-        return await self._answer(
+        return await self.decide(
             lambda image: elections.elect_preferred_leaders(
                 image, imbalance_percentage=self._settings.leader_imbalance_percentage
             )
@@ -234,7 +274,7 @@ class BrokerController(ControllerQueue):
 
     async def elect_unclean_leaders(self) -> bool:
         """Elect leaders where there is none and any may be; return whether to go on at once."""
-        return await self._answer(
+        return await self.decide(
             lambda image: elections.elect_unclean_leaders(
                 image, unclean_by_default=self._settings.unclean_elections
             )

@@ -14,11 +14,11 @@ replica of a partition. The same holds for replicas in a log directory that has 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from moldau.base.ids import BrokerId, uuid_text
+from moldau.base.ids import BrokerId, TopicId, uuid_text
 from moldau.base.texts import shorten
 from moldau.cluster.changes import (
     BrokerChanged,
@@ -29,7 +29,7 @@ from moldau.cluster.changes import (
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.leader_choice import ElectionRules, is_directory_online
 from moldau.cluster.model import NO_LEADER, Broker, Endpoint, FeatureRange, Partition
-from moldau.cluster.partition_update import PartitionTarget
+from moldau.cluster.partition_update import PartitionTarget, change_partition
 from moldau.cluster.record_codec import METADATA_VERSION
 from moldau.cluster.steps import Step, Stepwise, change_partitions
 from moldau.protocol.errors import ApiError, ErrorCode
@@ -309,6 +309,24 @@ def lose_directories(
     yield from change_partitions(image, rules, target)
     if rest:
         yield BrokerChanged(broker.id, broker.epoch, log_directories=rest)
+
+
+def lose_replicas(
+    image: MetadataImage,
+    broker_id: BrokerId,
+    replicas: Collection[tuple[TopicId, int]],
+    *,
+    unclean_by_default: bool = False,
+) -> Iterator[Step]:
+    """Take these replicas of a broker out of their ISRs: they cannot be read any more."""
+    rules = ElectionRules(image, unclean_by_default=unclean_by_default).without_broker(broker_id)
+    for topic_id, index in replicas:
+        topic = image.topic_by_id(topic_id)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            continue
+        partition = topic.partitions[index]
+        target = departure(rules, partition, broker_id, may_lack_records=True)
+        yield None if target is None else change_partition(rules, topic, partition, target)
 
 
 def directories_left(broker: Broker, offline: Iterable[bytes]) -> tuple[bytes, ...]:

@@ -360,6 +360,11 @@ class Partition(FollowerLog):
         self._ports.isr_changes.propose(self, leading.propose(isr))
 
     @property
+    def is_offline(self) -> bool:
+        """Whether its log directory has failed."""
+        return self.log.offline
+
+    @property
     def pending_isr(self) -> IsrProposal | None:
         """The ISR that this leader has proposed and that has no answer yet."""
         return None if self._leading is None else self._leading.pending

@@ -28,10 +28,12 @@ from moldau.server.network.connection import Connection
 from moldau.server.network.connections import ConnectionLimits, Connections
 from moldau.server.network.dispatch import Answer, Dispatcher
 from moldau.server.network.listeners import Endpoint
+from moldau.server.network.start_gate import StartGate
 from moldau.server.nodes.cluster_chores import cluster_chores
 from moldau.server.parts import Parts, Ports
 from moldau.server.routes import make_routes
 from moldau.server.upkeep.housekeeping import Chore, keep_doing
+from moldau.server.zookeeper.elected_routes import BETWEEN_BROKERS
 from moldau.storage.recovery import Report
 
 logger = logging.getLogger(__name__)
@@ -59,8 +61,10 @@ class Broker:
         self.parts = parts = Parts(settings, ports)
         routes, unsupported = make_routes(parts)
         self._dispatcher = Dispatcher(routes, ports.clock, unsupported, parts.metrics.lag)
+        self._gate = StartGate(self._dispatcher.handle, BETWEEN_BROKERS)
+        """Only where brokers are elected. Elsewhere nobody is answered before the broker serves."""
         self.connections = Connections(
-            self._dispatcher.handle,
+            self._dispatcher.handle if parts.tenures is None else self._gate,
             frame_limit=settings.socket_request_max_bytes,
             limits=self._connection_limits,
         )
@@ -122,10 +126,15 @@ class Broker:
         await self._listen()
         await self.parts.store.start(usable_directories)
         self.parts.store.on_failed(self._store_failed)
-        if await self.parts.controller.claim():
+        if self.parts.tenures is None and await self.parts.controller.claim():
             self._serve_nodes()
         await self._read_metadata()
         self._load_logs()
+        if self.parts.tenures is not None:
+            # The first broker of a cluster can only join if it is the controller.
+            run = self.parts.tenures.run()
+            self._tasks.append(asyncio.create_task(run, name="tenures"))
+            self.connections.begin()
         await self._join()
         await self._serve_partitions()
         self._tasks += [
@@ -137,6 +146,7 @@ class Broker:
                 *((chore.name, keep_doing(chore)) for chore in self._chores()),
             )
         ]
+        self._gate.open()
         self.connections.begin()
         logger.info(
             "broker %d of cluster %s serves %d partitions at %s",

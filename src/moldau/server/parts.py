@@ -25,6 +25,10 @@ from moldau.cluster.leader_log import LeaderLog
 from moldau.cluster.metadata_feed import MetadataFeed, ObserverState
 from moldau.cluster.store import MetadataStore
 from moldau.cluster.topics import TopicDefaults
+from moldau.cluster.zookeeper.client.connect_string import ConnectString
+from moldau.cluster.zookeeper.client.port import ZooKeeper
+from moldau.cluster.zookeeper.store import ZooKeeperStore
+from moldau.cluster.zookeeper.tool_decisions import RequestSettings
 from moldau.engine.ports import ClientPorts
 from moldau.observe.requests import RequestMetrics
 from moldau.observe.traffic import Traffic
@@ -55,6 +59,13 @@ from moldau.server.upkeep.compaction import CleanerSettings, Compaction
 from moldau.server.upkeep.housekeeping import Housekeeping
 from moldau.server.upkeep.index_repair import IndexRepair
 from moldau.server.upkeep.scrubbing import Scrubber
+from moldau.server.zookeeper.elected_controller import (
+    ElectedChannel,
+    ElectedController,
+    ShutdownRequest,
+)
+from moldau.server.zookeeper.membership import ZooKeeperMembership
+from moldau.server.zookeeper.tenures import Tenures
 from moldau.storage.flushing import Flusher
 from moldau.storage.manager import LogManager
 from moldau.storage.resources import Resources
@@ -81,6 +92,9 @@ class BrokerStore(MetadataStore, QuorumState, Protocol):
 EVERY_DIRECTORY: Final = "*"
 """In `cordoned.log.dirs`."""
 
+OpenZooKeeper = Callable[[ConnectString, float, float | None], ZooKeeper]
+"""Takes where it is, how long a session lasts without a word, and how long to wait for one."""
+
 MakeStore = Callable[[BrokerSettings, "Ports"], BrokerStore]
 """Makes a broker's metadata store, not yet started."""
 
@@ -98,6 +112,8 @@ class Ports:
     """Where logs are compacted, for minutes on end: nothing else may have to wait behind it."""
     make_store: MakeStore
     """A factory, because the store stands on the other ports; those of `server/stores.py`."""
+    open_zookeeper: OpenZooKeeper | None = None
+    """Makes the way to a ZooKeeper; None for real ones."""
     boot_id: str = ""
     memory: MemoryBudget = field(default_factory=MemoryBudget)
     """What requests and answers may take; the network charges its buffers to the same one."""
@@ -124,20 +140,23 @@ class Parts:
         self.configs = DynamicConfigs(settings, self.image, self.broker_id)
         self.controller = self._make_controller()
         """Active where this node votes; elsewhere it refuses everything."""
+        self.elected = self.store if isinstance(self.store, ZooKeeperStore) else None
+        """The store of a broker that may be elected controller; None where nobody is elected."""
+        self.live_brokers = LiveBrokers(self.image, settings.listeners.inter_broker.name)
         self.channels = self._open_channels()
         """The ways to the controller, where it is another node."""
         self.requests: BrokerRequests = self.controller
         """How this broker asks for changes: itself, or another node."""
         if self.channels is not None:
-            self.requests = RemoteController(self.channels, ImageWaits(self.store))
-        self.membership = self._make_membership()
+            remote = RemoteController(self.channels, ImageWaits(self.store))
+            self.requests = ElectedController(self.controller, remote) if self.elected else remote
+        self.membership: Membership | ZooKeeperMembership = self._make_membership()
         self.isr_proposals = IsrProposals(
             self.requests.alter_partitions, self.broker_id, self.broker_epoch
         )
         self.directory_reports = DirectoryReports(
             self.requests.assign_directories, self.broker_id, self.broker_epoch, ports.random
         )
-        self.live_brokers = LiveBrokers(self.image, settings.listeners.inter_broker.name)
         self.housekeeping = self._make_housekeeping()
         failed = self.housekeeping.storage_failed
         self.index_repair = IndexRepair(ports.files, ports.executor, ports.cleaner, failed)
@@ -170,9 +189,19 @@ class Parts:
             settings.values.integer("replica.lag.time.max.ms") / 1000,
         )
         self.replicas = self._make_replicas()
+        self.tenures = self._make_tenures()
+        """Runs for election, where brokers are elected."""
 
-    def _make_membership(self) -> Membership:
+    def _make_membership(self) -> Membership | ZooKeeperMembership:
         values = self.settings.values
+        if self.elected is not None:
+            assert self.channels is not None
+            return ZooKeeperMembership(
+                self.elected,
+                ShutdownRequest(self.controller, self.channels.membership),
+                self.ports.clock,
+                values.integer("initial.broker.registration.timeout.ms") / 1000,
+            )
         return Membership(
             self.requests,
             lambda: self.store.image.version - 1,
@@ -184,6 +213,21 @@ class Parts:
             ),
             lambda: self.logs.failed_directory_ids,
             lambda: self.logs.ids_of(self._cordoned_paths()),
+        )
+
+    def _make_tenures(self) -> Tenures | None:
+        if self.elected is None:
+            return None
+        return Tenures(
+            self.broker_id,
+            self.elected,
+            self.controller,
+            self.open_command_channels,
+            RequestSettings(
+                self.ports.random,
+                self.settings.delete_topic_enable,
+                bool(self.settings.values.value("unclean.leader.election.enable")),
+            ),
         )
 
     def _make_housekeeping(self) -> Housekeeping:
@@ -222,7 +266,8 @@ class Parts:
             self.config_of,
             self._partition_changed,
             self.replication,
-            self.directory_reports.report,
+            # The tree of ZooKeeper has no place for directories.
+            self.directory_reports.report if self.elected is None else lambda *_: None,
             self.housekeeping.storage_failed,
         )
 
@@ -262,10 +307,22 @@ class Parts:
                 settings.values.integer("broker.session.timeout.ms") / 1000,
                 bool(settings.values.value("unclean.leader.election.enable")),
                 self.broker_id,
+                # With ZooKeeper alone, as in Kafka.
+                settings.values.integer("leader.imbalance.per.broker.percentage")
+                if self.settings.quorum.kind is NodeKind.ELECTED
+                else 0,
             ),
         )
 
     def _open_channels(self) -> Channels | None:
+        if self.elected is not None:
+            timeout_ms = self.settings.values.integer("controller.socket.timeout.ms")
+            store = self.elected
+            return Channels(
+                lambda purpose: ElectedChannel(
+                    self._open_broker_channels(purpose, timeout_ms), lambda: store.leader_id
+                )
+            )
         if self.settings.quorum.kind is not NodeKind.OBSERVER:
             return None
         ports = ClientPorts(self.ports.network, self.ports.clock, self.ports.random)
@@ -278,6 +335,11 @@ class Parts:
                 request_timeout_ms=timeout_ms,
             )
         )
+
+    def open_command_channels(self) -> BrokerChannels:
+        """Return the ways to all brokers for the commands of a controller."""
+        timeout_ms = self.settings.values.integer("controller.socket.timeout.ms")
+        return self._open_broker_channels("controller", timeout_ms)
 
     def _open_broker_channels(self, purpose: str, timeout_ms: int) -> BrokerChannels:
         return BrokerChannels(

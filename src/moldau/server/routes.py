@@ -52,6 +52,7 @@ from moldau.server.nodes.leader_hints import LeaderHints
 from moldau.server.parts import Parts
 from moldau.server.transactions.producer_ids import ProducerIds
 from moldau.server.transactions.writes import TransactionalWrites, marker_state
+from moldau.server.zookeeper.elected_routes import elected_routes
 
 REPLICAS_ALONE = 1
 """Nobody can join a broker that stands alone, so that nothing can have a second replica."""
@@ -141,6 +142,8 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         Route(key, versions, handler, metrics, API_PERMISSIONS[key])
         for key, versions, handler in table
     ]
+    if parts.elected is not None:
+        routes += elected_routes(parts, parts.elected, routes, api_versions.unsupported)
     _forward(routes, parts)
     fast_paths = _fast_paths(parts, produce, fetch, groups, group_offsets)
     for route in routes:
@@ -168,6 +171,8 @@ def _forward(routes: Sequence[Route], parts: Parts) -> None:
     for route in routes:
         if route.api.key in FORWARDED:
             route.forward = forwarder
+            if parts.elected is not None:
+                route.forwards_now = lambda: not parts.controller.is_active
             if route.api.key in ALTER_CONFIGS_KEYS:
                 route.is_own = _names_a_logger
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from moldau.base.errors import UserError
 from moldau.base.ids import BrokerId
 from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.kept_snapshots import MetadataRetention
 from moldau.cluster.observer import ObserverStore
+from moldau.cluster.zookeeper.client.connect_string import ConnectString
+from moldau.cluster.zookeeper.client.port import ZooKeeper
+from moldau.cluster.zookeeper.store import ZooKeeperStore
 from moldau.engine.ports import ClientPorts
 from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings
@@ -27,6 +31,8 @@ RETENTION_MS: Final = "metadata.max.retention.ms"
 
 def node_store(settings: BrokerSettings, ports: Ports) -> BrokerStore:
     """Make the store that a node's part in its cluster asks for."""
+    if settings.quorum.kind is NodeKind.ELECTED:
+        return zookeeper_store(settings, ports)
     if settings.quorum.kind is NodeKind.OBSERVER:
         return observer_store(settings, ports)
     return embedded_store(settings, ports)
@@ -72,6 +78,42 @@ def observer_store(settings: BrokerSettings, ports: Ports) -> ObserverStore:
         snapshot_interval_s=settings.values.integer(SNAPSHOT_INTERVAL) / 1000,
         retention=_retention(settings),
     )
+
+
+def zookeeper_store(settings: BrokerSettings, ports: Ports) -> ZooKeeperStore:
+    """Make the store of a broker whose cluster keeps its metadata in ZooKeeper."""
+    connect, values = settings.quorum.zookeeper, settings.values
+    assert connect is not None  # that makes it this kind of node
+    open_zookeeper = ports.open_zookeeper or kazoo_zookeeper
+    timeout_ms = values.value("zookeeper.connection.timeout.ms")
+    session_ms = values.integer("zookeeper.session.timeout.ms")
+    zookeeper = open_zookeeper(
+        connect, session_ms / 1000, None if timeout_ms is None else int(str(timeout_ms)) / 1000
+    )
+    return ZooKeeperStore(
+        zookeeper,
+        ports.files,
+        settings.log_dirs,
+        BrokerId(settings.node_id),
+        ports.clock,
+        ports.random,
+        min_insync_replicas=values.integer("min.insync.replicas"),
+    )
+
+
+def kazoo_zookeeper(
+    connect: ConnectString, session_timeout_s: float, connection_timeout_s: float | None
+) -> ZooKeeper:
+    """Make the way to a real ensemble; UserError without the library for it."""
+    try:
+        # Imported here: only brokers on ZooKeeper need it, and it may not be installed.
+        from moldau.cluster.zookeeper.client.kazoo_session import (  # noqa: PLC0415
+            KazooZooKeeper,
+            ZooKeeperSettings,
+        )
+    except ImportError as error:
+        raise UserError("zookeeper.connect needs kazoo: pip install 'moldau[zookeeper]'") from error
+    return KazooZooKeeper(ZooKeeperSettings(connect, session_timeout_s, connection_timeout_s))
 
 
 def _retention(settings: BrokerSettings) -> MetadataRetention:

@@ -4,6 +4,7 @@ import pytest
 
 from moldau.base.errors import ConfigError
 from moldau.base.network import Address
+from moldau.cluster.zookeeper.client.connect_string import parse_connect_string
 from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings, host_limits
 from moldau.server.configuration.topic_configs import log_config, log_defaults
@@ -79,15 +80,17 @@ class TestKafkasFiles:
         assert (controller.name, controller.port) == ("CONTROLLER", 9093)
         assert settings.quorum.kind is NodeKind.VOTER
 
-    def test_a_file_of_the_zookeeper_age_starts_one_broker_with_few_lines(self):
+    def test_a_file_of_the_zookeeper_age_is_taken_as_it_is(self):
         settings = BrokerSettings.load(KAFKA_1)
+        assert settings.quorum.kind is NodeKind.ELECTED
+        assert settings.quorum.zookeeper == parse_connect_string("localhost:2181")
         assert settings.node_id == 0
         assert settings.values.integer("node.id") == 0
         replaced, line = settings.warnings
         assert replaced.startswith("port was removed in Kafka 3.0; use listeners (set by line ")
         assert line.startswith("accepted without effect: ")
-        for key in ("zookeeper.connect", "log.message.format.version"):
-            assert key in line
+        assert "log.message.format.version" in line
+        assert "zookeeper.connect" not in line
 
     def test_without_any_setting_kafkas_defaults_stand(self):
         settings = BrokerSettings.load(None)

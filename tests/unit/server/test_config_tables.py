@@ -9,6 +9,7 @@ from moldau.base.errors import ConfigError
 from moldau.server.configuration.broker_configs import BROKER_CONFIGS, FAMILIES
 from moldau.server.configuration.broker_configs.earlier import EARLIER, REPLACED
 from moldau.server.configuration.broker_configs.own import OWN
+from moldau.server.configuration.broker_configs.zookeeper import ZOOKEEPER
 from moldau.server.configuration.definition import Status, Update, format_value
 from moldau.server.configuration.dynamic import check_dynamic
 from moldau.server.configuration.settings import BrokerSettings
@@ -68,7 +69,7 @@ def test_a_broker_config_has_kafkas_type_default_and_mode(name, kind, default, u
 
 def test_the_broker_configs_are_kafkas_earlier_ones_and_our_own():
     theirs = {name for name, *_ in facts("broker_configs.tsv")}
-    ours = {one.name for one in (*EARLIER, *OWN)}
+    ours = {one.name for one in (*EARLIER, *OWN, *ZOOKEEPER)}
     assert set(BROKER_CONFIGS) == theirs | ours
     assert not theirs & ours
     assert sum(map(len, FAMILIES)) == len(BROKER_CONFIGS)

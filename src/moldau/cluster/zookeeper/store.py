@@ -33,6 +33,7 @@ from moldau.cluster.zookeeper.client.port import (
     ZooKeeper,
     ZooKeeperSession,
 )
+from moldau.cluster.zookeeper.commands.fencing import CommandFence
 from moldau.cluster.zookeeper.election import current_controller, win_seat
 from moldau.cluster.zookeeper.history import History
 from moldau.cluster.zookeeper.lives import Lives
@@ -73,7 +74,8 @@ class ZooKeeperStore:
         self._following: TreeFollowing | None = None
         self._following_task: asyncio.Task[None] | None = None
         self._controller_id = -1
-        self._controller_epoch = 0
+        self.fence = CommandFence()
+        """The newest controller that was heard of; this broker itself while it is that."""
         self._seat_changed = asyncio.Event()
         self._seat_changed.set()
         self._is_closed = False
@@ -103,7 +105,7 @@ class ZooKeeperStore:
     @property
     def leader_epoch(self) -> int:
         """The newest controller epoch that is known here."""
-        return self._controller_epoch
+        return self.fence.controller_epoch
 
     @property
     def kraft_version(self) -> int:
@@ -175,12 +177,17 @@ class ZooKeeperStore:
 
     # Following the controller
 
-    def heard_of_controller(self, controller_id: int, controller_epoch: int) -> None:
-        """Note that another broker is the controller; an own tenure before it is over."""
-        if controller_epoch > self._controller_epoch:
-            self._controller_id, self._controller_epoch = controller_id, controller_epoch
-            if self._tenure is not None and self._tenure.epoch < controller_epoch:
-                self._tenure.end()
+    def heard_of_controller(self) -> None:
+        """Follow the controller that the fence knows; an own tenure before it is over."""
+        if self._tenure is not None and self._tenure.epoch < self.fence.controller_epoch:
+            self._tenure.end()
+        if not self.is_controller:
+            self._controller_id = self.fence.controller_id
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self._tenure is not None and not self._tenure.is_over
 
     def take_step(self, changes: Sequence[Change], image: MetadataImage) -> None:
         """Take a step of the history that the controller has told."""
@@ -224,7 +231,8 @@ class ZooKeeperStore:
         changes = await _difference(self.image, image)
         if tenure.is_over:
             return None
-        self._controller_id, self._controller_epoch = self._broker_id, seat.epoch
+        self.fence.hear_of(self._broker_id, seat.epoch)
+        self._controller_id = self._broker_id
         self._history.advance(changes, image)
         self._following = following
         self._following_task = asyncio.ensure_future(following.run())
@@ -237,6 +245,11 @@ class ZooKeeperStore:
         changes: list[Change] = list(FIRST_FEATURES)
         after = self.image.apply(changes, self.image.version)
         await tenure.commit(self.image.version, [*changes, *self._minimum.stated(after)])
+
+    @property
+    def tenure(self) -> Tenure | None:
+        """This broker's time as the controller, if it is that; it may be over."""
+        return self._tenure
 
     @property
     def following(self) -> TreeFollowing | None:

@@ -59,7 +59,7 @@ class Tenure:
         self.turn = asyncio.Lock()
         """Held by a commit, and while what others have written is taken over."""
         self._is_over = False
-        self._lost: Callable[[], None] | None = None
+        self._lost: list[Callable[[], None]] = []
         self._commits: set[asyncio.Task[int]] = set()
         self._leaving: asyncio.Task[None] | None = None
 
@@ -76,14 +76,14 @@ class Tenure:
         if self._is_over:
             callback()
         else:
-            self._lost = callback
+            self._lost.append(callback)
 
     def end(self) -> None:
         """Note that this is over, and tell its holder."""
         if not self._is_over:
             self._is_over = True
-            if self._lost is not None:
-                self._lost()
+            for callback in self._lost:
+                callback()
 
     def resign(self) -> None:
         """Give it back, because the tree is in doubt: who is elected next reads it anew."""
@@ -99,7 +99,7 @@ class Tenure:
 
     async def close(self) -> None:
         """Finish commits under way; the holder is not told."""
-        self._lost = None
+        self._lost.clear()
         while self._commits:
             await asyncio.wait(tuple(self._commits))
         self._is_over = True

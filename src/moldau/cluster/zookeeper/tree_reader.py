@@ -126,6 +126,15 @@ class TreeReader:
         names = await self._children_if_any(parent)
         await self._take_all(nodes, [parent, *(f"{parent}/{name}" for name in names)])
 
+    async def names_below(self, path: str) -> list[str]:
+        """Name a node and all nodes below it, as far as they exist."""
+        found, waiting = [], [path]
+        while waiting:
+            place = waiting.pop()
+            found.append(place)
+            waiting += [f"{place}/{name}" for name in await self._children_if_any(place)]
+        return found
+
     async def _children_if_any(self, parent: str) -> list[str]:
         try:
             return await self._session.children(parent)

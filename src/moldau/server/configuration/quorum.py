@@ -1,12 +1,14 @@
 """Which part a node plays in its cluster: who votes, and where the controllers are found. Pure.
 
-Three kinds of node come out of `process.roles` and the settings of the quorum:
+Four kinds of node come out of `process.roles` and the settings of the quorum:
 
 * A node without a controller listener that names no other controller stands alone: its metadata is
   inside its process, and nobody else can join it.
 * A `broker,controller` with a controller listener is the voter: it stores the metadata, and other
   brokers join through that listener.
 * A `broker` joins the voter that the settings name, and observes its metadata.
+* A node with `zookeeper.connect` and without `process.roles` is a broker whose cluster is kept in
+  ZooKeeper, and may be elected controller.
 
 The rules, and the words of a refusal as far as people search for them, are Kafka's.
 """
@@ -21,6 +23,7 @@ from typing import Final, NamedTuple
 
 from moldau.base.errors import ConfigError
 from moldau.base.network import Address
+from moldau.cluster.zookeeper.client.connect_string import ConnectString, parse_connect_string
 from moldau.server.configuration.values import BrokerValues
 
 VOTERS: Final = "controller.quorum.voters"
@@ -38,6 +41,7 @@ class NodeKind(Enum):
     ALONE = "keeps its own metadata, and no other node can join it"
     VOTER = "stores the metadata of a cluster"
     OBSERVER = "follows the metadata that a voter stores"
+    ELECTED = "keeps the metadata in ZooKeeper with others, and may be elected controller"
 
 
 class Voter(NamedTuple):
@@ -56,6 +60,8 @@ class QuorumSettings:
     """Those that the settings name by their ids; empty where only addresses are known."""
     controllers: tuple[Address, ...] = ()
     """Where to look for the active controller."""
+    zookeeper: ConnectString | None = None
+    """Where the metadata is kept, if it is there."""
 
 
 def quorum_settings(values: BrokerValues, listener_names: Collection[str]) -> QuorumSettings:
@@ -63,6 +69,9 @@ def quorum_settings(values: BrokerValues, listener_names: Collection[str]) -> Qu
 
     `listener_names` are those of `listeners`, in capitals.
     """
+    connect = values.text("zookeeper.connect")
+    if connect is not None and not values.is_set("process.roles"):
+        return QuorumSettings(NodeKind.ELECTED, zookeeper=parse_connect_string(connect))
     roles = values.entries("process.roles")
     if "broker" not in roles:
         raise ConfigError("process.roles must name broker: a controller alone cannot be started")

@@ -7,9 +7,9 @@ served on the controller's listeners only. The controller decides; this translat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
-from moldau.base.ids import BrokerId, LeaderEpoch, TopicId
+from moldau.base.ids import BrokerId, LeaderEpoch, PartitionKey, TopicId
 from moldau.cluster.brokers import BROKERS_MAX, BrokerRegistration
 from moldau.cluster.controller_requests import BrokerRequests
 from moldau.cluster.directory_assignments import DirectoryAnswer, ReplicaDirectory
@@ -36,6 +36,9 @@ from moldau.protocol.messages.replication import (
     AlterPartitionResponse,
     AlterPartitionStateResponse,
     AlterPartitionTopicResponse,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
 )
 from moldau.protocol.messages.transactions import (
     AllocateProducerIdsRequest,
@@ -64,10 +67,18 @@ PROPOSALS_PER_STEP: Final = 200
 """Proposals that are read or answered in one turn of the loop: half a millisecond."""
 
 
+class MemberRequests(BrokerRequests, Protocol):
+    """What the controller of this process answers brokers."""
+
+    async def shut_down_broker(self, broker_id: BrokerId, broker_epoch: int) -> list[PartitionKey]:
+        """Move a broker's leaders away, and return what it still leads (ControlledShutdown)."""
+        ...
+
+
 class MemberHandlers:
     """Answers brokers, where the controller is in this process."""
 
-    def __init__(self, requests: BrokerRequests) -> None:
+    def __init__(self, requests: MemberRequests) -> None:
         self._requests = requests
 
     async def register(
@@ -122,6 +133,21 @@ class MemberHandlers:
             return BrokerHeartbeatResponse(0, _code(error))
         return BrokerHeartbeatResponse(
             0, ErrorCode.NONE, answer.is_caught_up, answer.is_fenced, answer.should_shut_down
+        )
+
+    async def shut_down(
+        self, request: ControlledShutdownRequest, context: RequestContext
+    ) -> ControlledShutdownResponse:
+        """Move a broker's leaders away before it stops, and name those that are left."""
+        del context
+        try:
+            left = await self._requests.shut_down_broker(
+                BrokerId(request.broker_id), request.broker_epoch
+            )
+        except (ApiError, StoreFailed) as error:
+            return ControlledShutdownResponse(_code(error))
+        return ControlledShutdownResponse(
+            ErrorCode.NONE, [RemainingPartition(*key) for key in left]
         )
 
     async def alter_partitions(

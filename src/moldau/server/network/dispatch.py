@@ -137,6 +137,10 @@ _KEY = Struct(">h").unpack_from
 """The first two bytes of a frame."""
 
 
+def _always() -> bool:
+    return True
+
+
 class Route:
     """One API of this broker."""
 
@@ -144,6 +148,7 @@ class Route:
         "api",
         "fast_path",
         "forward",
+        "forwards_now",
         "handler",
         "is_own",
         "permissions",
@@ -169,6 +174,8 @@ class Route:
         self.forward: Forward | None = None
         """Takes the handler's place where another node has to answer. It is not decoded here, and
         that node checks the permissions of the client."""
+        self.forwards_now: Callable[[], bool] = _always
+        """Tells whether another node has to answer now, where that changes with elections."""
         self.is_own: Callable[[Any], bool] | None = None
         """Tells of requests that only this node can answer, among those that are forwarded."""
 
@@ -318,7 +325,11 @@ class Dispatcher:
         if version not in route.versions:
             return self._wrong_version(route, header)
         size = len(frame)
-        if route.forward is not None and not self._is_own(route, header, frame):
+        if (
+            route.forward is not None
+            and route.forwards_now()
+            and not self._is_own(route, header, frame)
+        ):
             route.stats.count(size)
             asked = Asked(route, header, connection, size, start)
             return self.finish(asked, route.forward(bytes(frame), connection.session))

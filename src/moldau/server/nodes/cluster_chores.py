@@ -34,28 +34,41 @@ def cluster_chores(
         return []
     lag_s = values.integer("replica.lag.time.max.ms") / 1000
     chores = [Chore("ISR shrinks", lag_s / 2, replicas.shrink_isrs)]
-    if kind is not NodeKind.VOTER:
+    if kind is NodeKind.OBSERVER:
         return chores
+    unclean_s = values.integer("unclean.leader.election.interval.ms") / 1000
+    chores.append(
+        Chore(
+            "unclean elections",
+            unclean_s,
+            partial(_while_there_is_more, controller, controller.elect_unclean_leaders),
+        )
+    )
+    if values.value("auto.leader.rebalance.enable"):
+        balance_s = values.integer("leader.imbalance.check.interval.seconds")
+        elect_preferred = partial(
+            _while_there_is_more, controller, controller.elect_preferred_leaders
+        )
+        chores.append(Chore("preferred leaders", balance_s, elect_preferred))
+    if kind is not NodeKind.VOTER:
+        return chores  # ZooKeeper has the sessions
     session_s = values.integer("broker.session.timeout.ms") / 1000
     chores.append(
         Chore(
             "sessions",
             session_s / CHECKS_PER_SESSION,
-            partial(_while_there_is_more, controller.check_sessions),
+            partial(_while_there_is_more, controller, controller.check_sessions),
         )
     )
-    unclean_s = values.integer("unclean.leader.election.interval.ms") / 1000
-    elect_unclean = partial(_while_there_is_more, controller.elect_unclean_leaders)
-    chores.append(Chore("unclean elections", unclean_s, elect_unclean))
-    if values.value("auto.leader.rebalance.enable"):
-        balance_s = values.integer("leader.imbalance.check.interval.seconds")
-        elect_preferred = partial(_while_there_is_more, controller.elect_preferred_leaders)
-        chores.append(Chore("preferred leaders", balance_s, elect_preferred))
     return chores
 
 
-async def _while_there_is_more(work: Callable[[], Awaitable[object]]) -> None:
+async def _while_there_is_more(
+    controller: Controller, work: Callable[[], Awaitable[object]]
+) -> None:
     """Work until nothing is left. A controller that cannot is asked again later."""
+    if not controller.is_active:
+        return
     try:
         # A broker is told by its id, which may be 0.
         while (more := await work()) is not None and more is not False:

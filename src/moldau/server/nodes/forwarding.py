@@ -22,8 +22,8 @@ from moldau.engine.errors import ClientClosed, ClientError
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.brokers import EnvelopeResponse
 from moldau.security.session import Session
-from moldau.server.nodes.controller_channel import ControllerChannel
 from moldau.server.nodes.envelope import seal
+from moldau.server.nodes.remote_controller import Channel
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ _SIZE: Final = Struct(">i")
 class Forwarder:
     """Passes frames on to the controller, and the controller's answers back."""
 
-    def __init__(self, channel: ControllerChannel, clock: Clock, *, frame_limit: int) -> None:
+    def __init__(self, channel: Channel, clock: Clock, *, frame_limit: int) -> None:
         """`frame_limit` is `socket.request.max.bytes`, taken to be the controller's as well."""
         self._channel = channel
         self._clock = clock

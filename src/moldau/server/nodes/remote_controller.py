@@ -11,7 +11,7 @@ and asks again. Every one of these requests may be sent twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from moldau.base.ids import BrokerId, LeaderEpoch, TopicId
 from moldau.cluster.brokers import BrokerRegistration
@@ -56,17 +56,26 @@ from moldau.protocol.messages.transactions import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
-from moldau.server.nodes.controller_channel import ControllerChannel
 from moldau.server.nodes.image_waits import ImageWaits
 
 CREATE_TIMEOUT_MS = 30_000
 """How long the controller may take for a topic that a client has named."""
 
 
+class Channel(Protocol):
+    """A way to the controller; `ControllerChannel` where its address is in the settings."""
+
+    async def call(self, request: Any, /) -> Any: ...
+
+    def look_elsewhere(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
 class Channels:
     """The ways to the controller, one for each kind of request (`controller_channel`)."""
 
-    def __init__(self, open_channel: Callable[[str], ControllerChannel]) -> None:
+    def __init__(self, open_channel: Callable[[str], Channel]) -> None:
         self.membership = open_channel("membership")
         self.proposals = open_channel("isr-proposals")
         self.directories = open_channel("directories")
@@ -189,7 +198,7 @@ class RemoteController:
         return image.topics[wanted.name]
 
 
-async def _ask(channel: ControllerChannel, request: Any) -> Any:
+async def _ask(channel: Channel, request: Any) -> Any:
     try:
         answer = await channel.call(request)
     except ClientError as error:

@@ -29,6 +29,8 @@ OBSERVER = {
 class Controller:
     """Has so much to do."""
 
+    is_active = True
+
     def __init__(self, *results):
         self.results = list(results)
         self.call_count = 0

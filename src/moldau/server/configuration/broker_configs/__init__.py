@@ -24,6 +24,7 @@ from moldau.server.configuration.broker_configs.sasl import SASL
 from moldau.server.configuration.broker_configs.security import SECURITY
 from moldau.server.configuration.broker_configs.tiering import TIERING
 from moldau.server.configuration.broker_configs.transactions import TRANSACTIONS
+from moldau.server.configuration.broker_configs.zookeeper import ZOOKEEPER
 from moldau.server.configuration.definition import ConfigDefinition
 
 FAMILIES: Final = (
@@ -37,6 +38,7 @@ FAMILIES: Final = (
     TIERING,
     OPERATIONS,
     OWN,
+    ZOOKEEPER,
     EARLIER,
 )
 

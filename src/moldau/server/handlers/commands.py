@@ -1,0 +1,153 @@
+"""The controller's commands to this broker, in a cluster on ZooKeeper.
+
+UpdateMetadata 8, LeaderAndIsr 5-7, StopReplica 3-4: versions with broker epochs and topic ids. An
+update is answered when this broker's image has it, roles and deletions when they are carried
+out. Commands of a controller that was replaced, or for an earlier life of this broker, are refused
+(`cluster/zookeeper/commands/fencing.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from moldau.base.ids import BrokerId, PartitionKey
+from moldau.cluster.zookeeper.commands.fencing import Verdict, role_verdicts, stop_verdicts
+from moldau.cluster.zookeeper.commands.incoming import UpdateOutOfOrder, Updates, updated_image
+from moldau.cluster.zookeeper.commands.statements import UpdateRefused
+from moldau.cluster.zookeeper.store import ZooKeeperStore
+from moldau.cluster.zookeeper.tree_following import in_turns
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.replication import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from moldau.replication.partitions import Partitions
+from moldau.server.lifecycle.topic_admin import Follower
+from moldau.server.network.dispatch import RequestContext
+
+logger = logging.getLogger(__name__)
+
+COMMANDS_MAX: Final = 5_000
+"""Partitions of one LeaderAndIsr or StopReplica: ten times what our controllers send."""
+
+Command = UpdateMetadataRequest | LeaderAndIsrRequest | StopReplicaRequest
+
+
+class CommandHandlers:
+    """Carries out what the controller says."""
+
+    def __init__(
+        self,
+        store: ZooKeeperStore,
+        broker_id: BrokerId,
+        broker_epoch: Callable[[], int],
+        partitions: Partitions,
+        follower: Follower,
+    ) -> None:
+        self._store = store
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._partitions = partitions
+        self._follower = follower
+        self._updates = Updates()
+        self._turn = asyncio.Lock()
+        """One update at a time: each leads on from the image of the one before."""
+
+    def _refusal(self, request: Command) -> ErrorCode | None:
+        error = self._store.fence.check(
+            request.controller_id,
+            request.controller_epoch,
+            request.broker_epoch,
+            self._broker_epoch(),
+        )
+        self._store.heard_of_controller()
+        return error
+
+    async def update_metadata(
+        self, request: UpdateMetadataRequest, context: RequestContext
+    ) -> UpdateMetadataResponse:
+        """Take a step of the history."""
+        del context
+        async with self._turn:
+            refusal = self._refusal(request)
+            if refusal is not None:
+                return UpdateMetadataResponse(refusal)
+            try:
+                update = self._updates.take(request, self._store.image.version)
+                if update is not None:
+                    changes, image = await in_turns(updated_image(self._store.image, update))
+                    if self._store.fence.controller_epoch == update.controller_epoch:
+                        self._store.take_step(changes, image)
+            except UpdateOutOfOrder as error:
+                logger.debug("an update is out of order: %s", error)
+                return UpdateMetadataResponse(ErrorCode.INVALID_UPDATE_VERSION)
+            except UpdateRefused as error:
+                logger.error("an update is refused: %s", error)  # noqa: TRY400 - no bug of ours
+                return UpdateMetadataResponse(ErrorCode.INVALID_REQUEST)
+        return UpdateMetadataResponse(ErrorCode.NONE)
+
+    async def leader_and_isr(
+        self, request: LeaderAndIsrRequest, context: RequestContext
+    ) -> LeaderAndIsrResponse:
+        """Confirm the roles of this broker's replicas."""
+        del context
+        refusal = self._refusal(request) or _size_refusal(request)
+        if refusal is not None:
+            return LeaderAndIsrResponse(refusal)
+        image = self._store.image
+        verdicts = list(role_verdicts(image, self._broker_id, request))
+        await self._follower.reached(image.version)
+        answer = LeaderAndIsrResponse(ErrorCode.NONE)
+        for verdict in verdicts:
+            if not answer.topics or answer.topics[-1].topic_id != verdict.topic_id:
+                answer.topics.append(LeaderAndIsrTopicError(verdict.topic_id))
+            answer.topics[-1].partition_errors.append(
+                LeaderAndIsrPartitionError(
+                    partition_index=verdict.key.partition, error_code=self._role_code(verdict)
+                )
+            )
+        return answer
+
+    def _role_code(self, verdict: Verdict) -> ErrorCode:
+        if verdict.error is not None:
+            return verdict.error
+        return self._storage_error(verdict.key)
+
+    def _storage_error(self, key: PartitionKey) -> ErrorCode:
+        partition = self._partitions.get(*key)
+        is_there = partition is not None and not partition.is_offline
+        return ErrorCode.NONE if is_there else ErrorCode.KAFKA_STORAGE_ERROR
+
+    async def stop_replica(
+        self, request: StopReplicaRequest, context: RequestContext
+    ) -> StopReplicaResponse:
+        """Confirm that replicas are gone; the image says which."""
+        del context
+        refusal = self._refusal(request) or _size_refusal(request)
+        if refusal is not None:
+            return StopReplicaResponse(refusal)
+        image = self._store.image
+        verdicts = list(stop_verdicts(image, self._broker_id, request))
+        await self._follower.reached(image.version)
+        return StopReplicaResponse(
+            ErrorCode.NONE,
+            [
+                StopReplicaPartitionError(*verdict.key, verdict.error or ErrorCode.NONE)
+                for verdict in verdicts
+            ],
+        )
+
+
+def _size_refusal(request: LeaderAndIsrRequest | StopReplicaRequest) -> ErrorCode | None:
+    count = sum(len(one.partition_states) for one in request.topic_states)
+    return ErrorCode.INVALID_REQUEST if count > COMMANDS_MAX else None

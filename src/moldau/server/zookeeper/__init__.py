@@ -1,0 +1,10 @@
+"""A broker of a cluster on ZooKeeper: how it lives, asks the controller, and is the controller.
+
+What is kept in ZooKeeper, and who decides, is in `cluster/zookeeper/`. Here is what talks to other
+brokers:
+
+* `membership`: the broker's own node, from its registration to its sign-off.
+* `elected_controller`: the way to whichever broker is the controller, which may be this one.
+* `tenures`: the broker's turns as the controller, with their duties.
+* `command_sender`: the controller's commands to all other brokers.
+"""

@@ -1,0 +1,186 @@
+"""A broker's membership in a cluster on ZooKeeper: its own node, for as long as it lives.
+
+A broker is a member while its node is there. It loses the node with its session, or because the
+controller takes the broker for dead: then it registers anew, with a new epoch, and goes on. It may
+serve once its image, which the controller sends, shows that registration. A broker that stops asks
+the controller to move its leaders away first (ControlledShutdown). Its node goes with its session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from moldau.base.clock import Clock
+from moldau.base.errors import UserError
+from moldau.base.ids import BrokerId
+from moldau.cluster.brokers import BrokerRegistration
+from moldau.cluster.store import StoreFailed
+from moldau.cluster.zookeeper.client.port import SessionExpired, ZooKeeperError
+from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, encode_broker
+from moldau.cluster.zookeeper.registration import IdTaken, is_registered, register_broker
+from moldau.cluster.zookeeper.store import ZooKeeperStore
+from moldau.engine.errors import ClientError
+from moldau.protocol.errors import ApiError
+from moldau.server.nodes.membership import State
+
+logger = logging.getLogger(__name__)
+
+RETRY_S: Final = 0.1
+SHUTDOWN_RETRY_S: Final = 0.05
+
+SILENCE_PATIENCE_S: Final = 3.0
+"""How long a stop waits for a controller that does not answer."""
+
+
+class ControlledShutdown(Protocol):
+    """Asks the controller to move the leaders of a broker away."""
+
+    async def __call__(self, broker_id: BrokerId, broker_epoch: int, /) -> int:
+        """Return how many partitions it still leads; ApiError, StoreFailed, ClientError."""
+        ...
+
+
+class ZooKeeperMembership:
+    """One broker's place in the cluster; like `Membership`. Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        store: ZooKeeperStore,
+        shut_down: ControlledShutdown,
+        clock: Clock,
+        patience_s: float,
+        *,
+        power_lost: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`patience_s` is how long a start waits for the node of an earlier life to go."""
+        self._store = store
+        self._shut_down = shut_down
+        self._clock = clock
+        self._patience_s = patience_s
+        self._power_lost = power_lost
+        self._state = State.STARTING
+        self._registration: BrokerRegistration | None = None
+        self._changed = asyncio.Event()
+        self._ready = False
+        self.broker_epoch = -1
+        """The transaction that created its node; -1 before the first."""
+        store.on_new_life = self._changed.set
+        store.subscribe(lambda *_: self._changed.set())
+
+    @property
+    def state(self) -> State:
+        """Where this broker is."""
+        return self._state
+
+    # Joining
+
+    async def register(self, registration: BrokerRegistration) -> None:
+        """Return once this broker's node is there; UserError if another one holds its id."""
+        self._registration = registration
+        give_up_s = self._clock.monotonic() + self._patience_s
+        while True:
+            try:
+                self.broker_epoch = await self._create(registration)
+            except (IdTaken, StoreFailed, SessionExpired) as error:
+                if self._clock.monotonic() >= give_up_s:
+                    name = f"broker {registration.broker_id}"
+                    raise UserError(f"cannot register {name}: {error}") from error
+                await asyncio.sleep(RETRY_S)
+            else:
+                self._enter(State.FENCED)
+                return
+
+    async def _create(self, registration: BrokerRegistration) -> int:
+        node = BrokerNode(
+            registration.endpoints,
+            registration.rack,
+            registration.features,
+            timestamp_ms=self._clock.wall_ms(),
+        )
+        session = self._store.lives.session
+        return await register_broker(session, registration.broker_id, encode_broker(node))
+
+    async def unfenced(self) -> None:
+        """Return once the controller has told this broker of its own registration."""
+        self._ready = True
+        while not self._is_known():
+            self._changed.clear()
+            await self._changed.wait()
+        if self._state is State.FENCED:
+            self._enter(State.RUNNING)
+
+    def _is_known(self) -> bool:
+        registration = self._registration
+        assert registration is not None  # `register` comes first
+        broker = self._store.image.brokers.get(registration.broker_id)
+        return broker is not None and broker.epoch == self.broker_epoch
+
+    # Staying
+
+    async def run(self) -> None:
+        """Keep this broker registered until it has signed off, or until cancelled."""
+        while self._state is not State.STOPPED:
+            self._changed.clear()
+            if await self._is_registered():
+                await self._changed.wait()
+            elif self._state is not State.STOPPING:
+                await self._register_again()
+            else:
+                await asyncio.sleep(RETRY_S)
+
+    async def _is_registered(self) -> bool:
+        registration = self._registration
+        assert registration is not None
+        try:
+            return await is_registered(
+                self._store.lives.session,
+                registration.broker_id,
+                self.broker_epoch,
+                self._changed.set,
+            )
+        except (StoreFailed, SessionExpired):
+            return False
+
+    async def _register_again(self) -> None:
+        registration = self._registration
+        assert registration is not None
+        logger.warning("broker epoch %d is over, the broker registers again", self.broker_epoch)
+        self._enter(State.STARTING)
+        await self.register(registration)
+        await self.unfenced()
+
+    def directories_changed(self) -> None:
+        """Do nothing yet."""
+
+    # Leaving
+
+    async def sign_off(self, patience_s: float) -> bool:
+        """Leave in order; tell whether the controller has let this broker go."""
+        registration = self._registration
+        if registration is None or self._state in (State.STARTING, State.STOPPED):
+            return self._state is State.STOPPED
+        self._enter(State.STOPPING)
+        began_s = answered_s = self._clock.monotonic()
+        while True:
+            try:
+                left = await self._shut_down(registration.broker_id, self.broker_epoch)
+            except (ApiError, StoreFailed, ClientError, ZooKeeperError) as error:
+                logger.debug("the controller has not let this broker go: %s", error)
+            else:
+                answered_s = self._clock.monotonic()
+                if not left:
+                    self._enter(State.STOPPED)
+                    return True
+            now_s = self._clock.monotonic()
+            if now_s - began_s >= patience_s or now_s - answered_s >= SILENCE_PATIENCE_S:
+                return False
+            await asyncio.sleep(SHUTDOWN_RETRY_S)
+
+    def _enter(self, state: State) -> None:
+        if state is not self._state:
+            logger.info("broker is %s", state.value)
+            self._state = state
+            self._changed.set()
