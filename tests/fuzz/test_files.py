@@ -23,6 +23,7 @@ from moldau.storage.checkpoints import (
     PARTITION_METADATA,
     CleanMark,
     MetaProperties,
+    OpenMark,
     read_clean_mark,
     read_meta_properties,
     read_offsets,
@@ -132,7 +133,7 @@ READERS = {
         from_disk(CLEAN_MARK, lambda d: read_clean_mark(d, FOLDER)),
     ),
     "open mark": (
-        made(OPEN_MARK, lambda d: write_open_mark(d, FOLDER, "5d5a3c9e")),
+        made(OPEN_MARK, lambda d: write_open_mark(d, FOLDER, OpenMark("5d5a3c9e", 5))),
         from_disk(OPEN_MARK, lambda d: read_open_mark(d, FOLDER)),
     ),
     "producer snapshot": (some_snapshot(), load_snapshot),

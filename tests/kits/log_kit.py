@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from moldau.base.errors import StorageError
 from moldau.base.files import Files
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.records.batch import BatchHeader, parse_header
@@ -144,7 +145,11 @@ class Broker:
         self.manager = LogManager(self.resources, directories)
         self.errors = self.manager.open("cluster", 1, boot_id)
         self.reports = self.manager.load(lambda topic: self.config)
-        self.manager.loss_reported()
+        for write in self.manager.prepare_open_marks(broker_epoch=1):
+            try:
+                write()
+            except StorageError as error:
+                self.manager.directory_failed(error)
 
     def log(self, key: PartitionKey = KEY) -> Log:
         return self.manager.open_or_create(key, TOPIC_ID, self.config)

@@ -398,10 +398,10 @@ def test_another_boot_after_an_unclean_stop_is_told():
     run.append(MAIN, 1)
     run.disk = run.disk.kill()
     run.start()
-    assert not run.broker.manager.power_lost
+    assert run.broker.manager.last_broker_epoch == 1
     run.disk = run.disk.power_cut()
     run.start(power=True)
-    assert run.broker.manager.power_lost
+    assert run.broker.manager.last_broker_epoch == -1
 
 
 def test_the_newest_timestamp_survives_everything():

@@ -256,12 +256,11 @@ class Broker:
             ),
             self.parts.logs.directory_ids,
             self.parts.settings.rack,
-            self._previous_epoch(),
+            self.parts.logs.last_broker_epoch,
             self.parts.store.image.cluster_id,
         )
         membership = self.parts.membership
         await self._unless_failed(membership.register(registration))
-        self.parts.logs.loss_reported()
         self._heartbeats = asyncio.create_task(membership.run(), name="heartbeats")
         await self._unless_failed(membership.unfenced())
 
@@ -287,14 +286,6 @@ class Broker:
         if self._failure.done():
             error = self._failure.result()
             raise UserError(str(error)) from error
-
-    def _previous_epoch(self) -> int:
-        """Return the epoch of the last start; -1 if what was acknowledged since may be lost.
-
-        A process that was killed has lost nothing: what it wrote is in the page cache.
-        """
-        broker = self.parts.store.image.brokers.get(self.parts.broker_id)
-        return -1 if self.parts.logs.power_lost or broker is None else broker.epoch
 
     def _store_failed(self, error: MoldauError) -> None:
         """End this broker: it would serve what others have decided otherwise long since."""

@@ -150,6 +150,7 @@ class Parts:
         if self.channels is not None:
             remote = RemoteController(self.channels, ImageWaits(self.store))
             self.requests = ElectedController(self.controller, remote) if self.elected else remote
+        self.housekeeping = self._make_housekeeping()
         self.membership: Membership | ZooKeeperMembership = self._make_membership()
         self.isr_proposals = IsrProposals(
             self.requests.alter_partitions, self.broker_id, self.broker_epoch
@@ -157,7 +158,6 @@ class Parts:
         self.directory_reports = DirectoryReports(
             self.requests.assign_directories, self.broker_id, self.broker_epoch, ports.random
         )
-        self.housekeeping = self._make_housekeeping()
         failed = self.housekeeping.storage_failed
         self.index_repair = IndexRepair(ports.files, ports.executor, ports.cleaner, failed)
         self.compaction = self._make_compaction()
@@ -201,6 +201,7 @@ class Parts:
                 ShutdownRequest(self.controller, self.channels.membership),
                 self.ports.clock,
                 values.integer("initial.broker.registration.timeout.ms") / 1000,
+                self.housekeeping.keep_broker_epoch,
             )
         return Membership(
             self.requests,
@@ -211,6 +212,7 @@ class Parts:
                 values.integer("initial.broker.registration.timeout.ms") / 1000,
                 values.integer("log.dir.failure.timeout.ms") / 1000,
             ),
+            self.housekeeping.keep_broker_epoch,
             lambda: self.logs.failed_directory_ids,
             lambda: self.logs.ids_of(self._cordoned_paths()),
         )

@@ -226,23 +226,36 @@ def remove_clean_mark(files: Files, folder: str) -> None:
     files.sync_folder(folder)
 
 
-def read_open_mark(files: Files, folder: str) -> str | None:
-    """Return the kernel boot id of the last time this directory was opened; None if unknown.
+@dataclass(frozen=True, slots=True)
+class OpenMark:
+    """Who uses a directory: a broker in this boot of the kernel, registered with this epoch."""
+
+    boot_id: str
+    broker_epoch: int = -1
+    """Of the last registration whose answer has arrived; -1 if there was none."""
+
+
+def read_open_mark(files: Files, folder: str) -> OpenMark | None:
+    """Return the mark of the last broker that used this directory; None if its boot is unknown.
 
     After a crash, the same boot id means that only the process died and the page cache survived.
     Any other answer means that acknowledged bytes may be lost. An unreadable file is unknown,
-    which is the safe answer.
+    which is the safe answer. So is an epoch of -1, for a mark without one.
     """
     content = _content(files, f"{folder}/{OPEN_MARK}")
     if content is None:
         return None
-    boot_id = _json_object(content).get("bootId")
-    return boot_id if isinstance(boot_id, str) else None
+    found = _json_object(content)
+    boot_id, broker_epoch = found.get("bootId"), found.get("brokerEpoch")
+    if not isinstance(boot_id, str):
+        return None
+    return OpenMark(boot_id, broker_epoch) if type(broker_epoch) is int else OpenMark(boot_id)
 
 
-def write_open_mark(files: Files, folder: str, boot_id: str) -> None:
-    """Write the current kernel boot id."""
-    text = json.dumps({"version": 0, "bootId": boot_id}, separators=(",", ":"))
+def write_open_mark(files: Files, folder: str, mark: OpenMark) -> None:
+    """Replace the open mark."""
+    content = {"version": 0, "bootId": mark.boot_id, "brokerEpoch": mark.broker_epoch}
+    text = json.dumps(content, separators=(",", ":"))
     write_atomically(files, f"{folder}/{OPEN_MARK}", text.encode())
 
 

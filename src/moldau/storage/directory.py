@@ -40,18 +40,15 @@ from moldau.storage.checkpoints import (
     DamagedFile,
     MetaProperties,
     format_topic_id,
-    read_clean_mark,
     read_meta_properties,
     read_offsets,
-    read_open_mark,
     read_topic_id,
     remove_clean_mark,
     write_clean_mark,
     write_meta_properties,
-    write_open_mark,
 )
 from moldau.storage.cuts import CutFile, expired_cuts
-from moldau.storage.disk_errors import disk_errors, is_full
+from moldau.storage.disk_errors import disk_errors
 from moldau.storage.epochs import LeaderEpochs
 from moldau.storage.folder_names import (
     STRAY_SUFFIX,
@@ -59,6 +56,7 @@ from moldau.storage.folder_names import (
     partition_of,
     set_aside_name,
 )
+from moldau.storage.last_use import LastUse
 from moldau.storage.log import Log
 from moldau.storage.offset_checkpoints import OffsetCheckpoints
 from moldau.storage.producers import ProducerStates
@@ -94,18 +92,16 @@ class LogDirectory:
         "_lock",
         "_outdated_count",
         "_resources",
-        "_unwritten_boot_id",
-        "clean",
         "cleaner_offsets",
         "cuts",
         "failure",
         "full",
         "high_watermarks",
         "identity",
+        "last_use",
         "logs",
         "offline",
         "path",
-        "power_lost",
         "unreadable",
     )
 
@@ -117,19 +113,13 @@ class LogDirectory:
         self._checkpointed: set[PartitionKey] = set()
         """Partitions that a checkpoint may contain, deleted ones included."""
         self._lock: Lock | None = None
-        self._unwritten_boot_id: str | None = None
-        """The content of the open mark, until it is written: while the disk is full, or a power cut
-        is not reported."""
         self.path = path
         self.offline = True
         self.failure: StorageError | None = None
         """Why the directory went offline after it was online."""
         self.full = False
         """Whether the disk is full: reads work, appends are refused."""
-        self.clean = False
-        """Whether the last shutdown was clean."""
-        self.power_lost = False
-        """Whether unsynced bytes may be lost: an unclean shutdown before the last boot."""
+        self.last_use = LastUse(resources.files, path)
         self.identity = MetaProperties()
         self.high_watermarks: dict[PartitionKey, int] = {}
         """As of the last checkpoint."""
@@ -166,38 +156,18 @@ class LogDirectory:
         files = self._resources.files
         with disk_errors(self.path):
             self.identity = self._identify(cluster_id, node_id)
-            self.clean = read_clean_mark(files, self.path) is not None
-            self.power_lost = not self.clean and read_open_mark(files, self.path) != boot_id
+            self.last_use.read(boot_id)
             files.remove(f"{self.path}/{ROOM_PROBE}")
-            self._unwritten_boot_id = boot_id
-            if not self.power_lost:
-                self._write_open_mark()
+        try:
+            self.last_use.write()
+        except DiskFull:
+            self.set_full(True)
         self.offline = False
 
-    def loss_reported(self) -> None:
-        """Note that the cluster knows of a power cut: from now on this boot has lost nothing.
-
-        Not before: a start that ends early would make the next one look as if only a process had
-        died, and what was lost would count as acknowledged.
-        """
-        was_full = self.full
-        with disk_errors(self.path):
-            self._write_open_mark()
-        if self.full and not was_full:
-            self._warn_of_no_room()
-
-    def _write_open_mark(self) -> None:
-        if self._unwritten_boot_id is None:
-            return
-        try:
-            write_open_mark(self._resources.files, self.path, self._unwritten_boot_id)
-        except OSError as error:
-            # With an old mark or none, the next start assumes a power cut, which is safe.
-            if not is_full(error):
-                raise
-            self.set_full(True)
-        else:
-            self._unwritten_boot_id = None
+    def prepare_open_mark(self, broker_epoch: int) -> Callable[[], None]:
+        """Note that the broker has registered; the returned call writes it, on any thread."""
+        self.last_use.note(broker_epoch)
+        return self.last_use.write
 
     def _make_folder(self) -> None:
         """Create a missing folder and sync its parent: no later sync would make it durable."""
@@ -308,7 +278,7 @@ class LogDirectory:
             self._resources,
             folder,
             config,
-            clean=self.clean,
+            clean=self.last_use.clean,
             log_start_offset=checkpoints.log_starts.get(key, 0),
             recovery_point=checkpoints.recovery_points.get(key, 0),
             compacted_below=checkpoints.cleaner_offsets.get(key, checkpoints.compacted_otherwise),
@@ -319,7 +289,7 @@ class LogDirectory:
         except DamagedFile as error:
             # `open_or_create` writes the id again from the cluster's metadata. After a power cut,
             # a damaged file in a log that was never flushed is expected: no warning.
-            if not self.power_lost or log.recovery_point:
+            if not self.last_use.power_lost or log.recovery_point:
                 logger.warning("%s; the cluster's metadata says whose it is", error)
         self.logs[key] = log
         if report.cuts:
@@ -388,7 +358,7 @@ class LogDirectory:
 
     def keeps_promises(self, key: PartitionKey) -> bool:
         """Return whether a log is as it was closed: no power cut, or it has been flushed."""
-        return not self.power_lost or self.logs[key].recovery_point > 0
+        return not self.last_use.power_lost or self.logs[key].recovery_point > 0
 
     def forget_log(self, key: PartitionKey) -> int:
         """Drop a log before its folder is renamed; return how long its files must stay."""
@@ -414,16 +384,14 @@ class LogDirectory:
     def has_room(self) -> bool:
         """Test with a write whether there is room; may block, and may run on any thread.
 
-        It also writes the open mark, if the start found no room for it.
+        It also writes the open mark, if there was no room for it.
         """
         files = self._resources.files
         try:
             if not probe_room(files, self.path):
                 return False
-            if self._unwritten_boot_id is not None:
-                write_open_mark(files, self.path, self._unwritten_boot_id)
-                self._unwritten_boot_id = None
-        except OSError:
+            self.last_use.write()
+        except (OSError, StorageError):
             return False
         return True
 

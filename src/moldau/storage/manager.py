@@ -126,17 +126,19 @@ class LogManager:
         return reports
 
     @property
-    def power_lost(self) -> bool:
-        """Whether a directory may have lost acknowledged records that were not synced."""
-        return any(directory.power_lost for directory in self.directories)
+    def last_broker_epoch(self) -> int:
+        """The broker epoch of the last use of all directories; -1 if records may be lost.
 
-    def loss_reported(self) -> None:
-        """Note that the cluster knows of a power cut before this start, if there was one."""
+        One that cannot be read, or has another epoch, may lack records, and the controller is told
+        one epoch for all of them. Kafka's rule.
+        """
+        epochs = {directory.last_use.broker_epoch for directory in self.directories}
+        return epochs.pop() if len(epochs) == 1 else -1
+
+    def prepare_open_marks(self, broker_epoch: int) -> Iterator[Callable[[], None]]:
+        """Yield a call for each directory; it writes the epoch of a new registration there."""
         for directory in tuple(self._online()):
-            try:
-                directory.loss_reported()
-            except StorageError as error:
-                directory.fail(error)
+            yield directory.prepare_open_mark(broker_epoch)
 
     def prepare_close(self) -> Iterator[ClosingLog]:
         """Start a clean shutdown, after the last append and flush: log by log.

@@ -6,6 +6,9 @@ in a whole cluster: in the leader, in the follower and, where it checks the same
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
 from kits.mutants.cluster_runs import (
@@ -17,18 +20,18 @@ from kits.mutants.cluster_runs import (
     POWER,
     QUICK_LAG,
     SLOW_LAG,
+    TAKEN_IDS,
     ZOMBIES,
     data,
 )
 from kits.mutants.mutant import Apply, Mutant
 from kits.replication_mutants import MUTANTS as OF_THE_MODEL
-from moldau.cluster import isr_changes
+from moldau.cluster import brokers, isr_changes
 from moldau.protocol.errors import ErrorCode
 from moldau.replication import rules, truncation
 from moldau.replication.delayed import DelayedOperations
 from moldau.replication.partition import Partition, ReadLimit
 from moldau.replication.pending_commits import PendingCommits
-from moldau.server.broker import Broker
 from moldau.server.fetch.reading import Fetch
 from moldau.server.handlers import produce_fast_path
 from moldau.server.lifecycle.replicas import Replicas
@@ -84,11 +87,24 @@ def let_earlier_lives_join(patch: Patch) -> None:
 
 
 def return_as_if_nothing_was_lost(patch: Patch) -> None:
-    def previous_epoch(self):
-        broker = self.parts.store.image.brokers.get(self.parts.broker_id)
-        return -1 if broker is None else broker.epoch
+    _give_the_last_epoch(patch, lambda told_epoch: True)
 
-    patch.setattr(Broker, "_previous_epoch", previous_epoch)
+
+def return_as_the_last_with_this_id(patch: Patch) -> None:
+    _give_the_last_epoch(patch, lambda told_epoch: told_epoch >= 0)
+
+
+def _give_the_last_epoch(patch: Patch, applies: Callable[[int], bool]) -> None:
+    """Let a broker tell the last epoch that its id had, in the place of the one on its disk."""
+    register = brokers.register_broker
+
+    def register_as_the_last(image, registration, **options):
+        known = image.brokers.get(registration.broker_id)
+        if known is not None and applies(registration.previous_broker_epoch):
+            registration = replace(registration, previous_broker_epoch=known.epoch)
+        return register(image, registration, **options)
+
+    patch.setattr(brokers, "register_broker", register_as_the_last)
 
 
 def pass_changes_of_metadata_by(patch: Patch) -> None:
@@ -156,6 +172,8 @@ def append_after_the_leadership(patch: Patch) -> None:
 ALL_IN_SYNC = {"topics": (TopicPlan("topic-0", 3, 3, 3),)}
 LEADER_ALONE = {"topics": (TopicPlan("topic-0", 3, 2, 1),)}
 """The high watermark moves on with the leader alone, and the voter need not be a replica."""
+PAIRS = {"topics": (TopicPlan("topic-0", 3, 2, 2),)}
+"""Two replicas are in sync, or nothing is committed: either may lead while the other is away."""
 COMMITTED = "I3|P1|P2|P9"
 
 MUTANTS = {
@@ -191,6 +209,9 @@ MUTANTS = {
     "a fenced broker joins": Mutant(let_fenced_brokers_join, data(*CUTS), "I4"),
     "an unclean return keeps its place": Mutant(
         return_as_if_nothing_was_lost, data(*POWER, **ALL_IN_SYNC), COMMITTED
+    ),
+    "a broker returns with the epoch of another machine": Mutant(
+        return_as_the_last_with_this_id, data(*TAKEN_IDS, **PAIRS), COMMITTED
     ),
     "a change of metadata is passed by": Mutant(pass_changes_of_metadata_by, data(*KILLS), "P7|I3"),
     "truncation to the high watermark": Mutant(

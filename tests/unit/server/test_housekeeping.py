@@ -22,6 +22,7 @@ from moldau.sim.disk_faults import Operation
 from moldau.sim.log_lines import log_lines
 from moldau.sim.trace import Trace
 from moldau.sim.world import World
+from moldau.storage.checkpoints import read_open_mark
 from moldau.storage.cuts import CutFile
 from moldau.storage.flushing import Flusher
 from moldau.storage.log import Log
@@ -56,7 +57,7 @@ class Removals:
         self.executor, self.lost = InlineExecutor(), []
         self.chores = Housekeeping(
             self.storage.manager, (), Flusher(self.executor), self.storage.clock, self.executor,
-            None, lambda: self.lost.append("directory"), None,
+            None, lambda: self.lost.append("directory"), lambda: None,
         )  # fmt: skip
         self.were_off_loop = []
         remove = self.storage.disk.remove
@@ -100,6 +101,35 @@ def test_a_file_that_cannot_be_removed_takes_its_directory_offline(monkeypatch):
     asyncio.run(removals.chores.flush())
     assert removals.lost == ["directory"]
     assert removals.storage.manager.directories[0].offline
+
+
+def test_the_epoch_of_a_registration_is_written_by_the_executor(monkeypatch):
+    removals, were_off_loop = Removals(monkeypatch), []
+    disk, executor = removals.storage.disk, removals.executor
+    open_folder = disk.open_folder
+
+    def watched(path):
+        were_off_loop.append(executor.is_running)
+        return open_folder(path)
+
+    monkeypatch.setattr(disk, "open_folder", watched, raising=False)
+    asyncio.run(removals.chores.keep_broker_epoch(42))
+    assert read_open_mark(disk, "/data").broker_epoch == 42
+    assert were_off_loop == [True]
+
+
+def test_an_epoch_that_finds_no_room_is_written_when_there_is_some(monkeypatch, caplog):
+    removals = Removals(monkeypatch)
+    disk = removals.storage.disk
+    disk.faults.fill_up(0)
+    asyncio.run(removals.chores.keep_broker_epoch(42))
+    assert removals.storage.manager.directories[0].full
+    assert "log directory /data is full, writes are refused" in caplog.text
+    assert read_open_mark(disk, "/data").broker_epoch == 1
+    disk.faults.heal()
+    asyncio.run(removals.chores.flush())
+    assert not removals.storage.manager.directories[0].full
+    assert read_open_mark(disk, "/data").broker_epoch == 42
 
 
 class Bench:
@@ -178,7 +208,7 @@ class TestOneBrokenLog:
         asyncio.run(bench.chores.close_logs(1))
         assert len(errors()) == 1
         reopened = bench.storage._next(bench.storage.sim().kill())
-        assert not reopened.manager.directories[0].clean
+        assert not reopened.manager.directories[0].last_use.clean
         assert reopened.manager.get(SOUND).log_end_offset == 1
 
     def test_the_simulation_takes_it_for_a_bug(self, bench):

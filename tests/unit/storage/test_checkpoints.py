@@ -14,6 +14,7 @@ from moldau.storage.checkpoints import (
     PARTITION_METADATA,
     CleanMark,
     MetaProperties,
+    OpenMark,
     read_clean_mark,
     read_meta_properties,
     read_offsets,
@@ -170,10 +171,15 @@ class TestMarks:
         (tmp_path / CLEAN_MARK).write_bytes(content)
         assert read_clean_mark(DISK, str(tmp_path)) == CleanMark(-1)
 
-    def test_the_open_mark_keeps_the_boot_id(self, tmp_path):
+    def test_the_open_mark_keeps_the_boot_id_and_the_broker_epoch(self, tmp_path):
         assert read_open_mark(DISK, str(tmp_path)) is None
-        write_open_mark(DISK, str(tmp_path), "5d5a3c9e")
-        assert read_open_mark(DISK, str(tmp_path)) == "5d5a3c9e"
+        write_open_mark(DISK, str(tmp_path), OpenMark("5d5a3c9e", 17))
+        assert read_open_mark(DISK, str(tmp_path)) == OpenMark("5d5a3c9e", 17)
+
+    @pytest.mark.parametrize("rest", [b"", b',"brokerEpoch":"x"', b',"brokerEpoch":true'])
+    def test_an_open_mark_without_an_epoch_has_its_boot_id(self, tmp_path, rest):
+        (tmp_path / OPEN_MARK).write_bytes(b'{"version":0,"bootId":"5d5a3c9e"' + rest + b"}")
+        assert read_open_mark(DISK, str(tmp_path)) == OpenMark("5d5a3c9e", -1)
 
     @pytest.mark.parametrize("content", [b"", b"5", b'{"bootId": 5}', b"\xff\xfe"])
     def test_an_unreadable_open_mark_is_an_unknown_boot(self, tmp_path, content):

@@ -150,7 +150,7 @@ def test_the_mark_of_a_clean_stop_counts_whatever_is_in_it(broker, content):
     broker.disk = disk
     spoil(broker, "/data/.kafka_cleanshutdown", content)
     again = Broker(disk, CONFIG, clock=broker.clock)
-    assert again.manager.directories[0].clean
+    assert again.manager.directories[0].last_use.clean
     assert len(read_all(again.log(ONE))) == 5
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
@@ -82,6 +82,7 @@ class Membership:
         metadata_offset: Callable[[], int],
         clock: Clock,
         times: MembershipTimes,
+        keep_broker_epoch: Callable[[int], Awaitable[None]],
         failed_directories: Callable[[], tuple[bytes, ...]] = lambda: (),
         cordoned_directories: Callable[[], tuple[bytes, ...]] = lambda: (),
     ) -> None:
@@ -89,6 +90,7 @@ class Membership:
         self._metadata_offset = metadata_offset
         self._clock = clock
         self._times = times
+        self._keep_broker_epoch = keep_broker_epoch
         self._failed_directories = failed_directories
         self._cordoned_directories = cordoned_directories
         self._told_directories: tuple[tuple[bytes, ...], ...] = ((), ())
@@ -132,6 +134,9 @@ class Membership:
                     raise UserError(f"cannot register {name}: {error}") from error
                 logger.debug("not registered yet: %s", error)
             else:
+                # Before it serves: if it is killed with an older epoch on its disk, it counts as
+                # one that may have lost records.
+                await self._keep_broker_epoch(self.broker_epoch)
                 self._enter(State.FENCED)
                 return
             await asyncio.sleep(REGISTER_RETRY_S)

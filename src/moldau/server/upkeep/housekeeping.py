@@ -81,7 +81,7 @@ class Housekeeping:
     async def retain(self) -> None:
         """Remove segments that are too old or too many, and tell readers of the new start."""
         now_ms = self._clock.wall_ms()
-        await self._remove(self._logs.prepare_cut_removals(now_ms))
+        await self._run(self._logs.prepare_cut_removals(now_ms))
         for number, partition in enumerate(tuple(self._partitions), 1):
             if not partition.log.offline:
                 with self._contain(partition.log, "retention"):
@@ -96,13 +96,13 @@ class Housekeeping:
             with self._contain(log, "flush"):
                 await self._flusher.flush(log, log.log_end_offset)
         # After the syncs: to remove much takes long.
-        await self._remove(self._logs.prepare_removals(now_ms))
+        await self._run(self._logs.prepare_removals(now_ms))
         await self._look_for_room()
 
-    async def _remove(self, removals: Iterator[Callable[[], None]]) -> None:
-        for remove in removals:
+    async def _run(self, calls: Iterator[Callable[[], None]]) -> None:
+        for call in calls:
             try:
-                await self._executor.run(remove)
+                await self._executor.run(call)
             except StorageError as error:
                 self.storage_failed(error)
 
@@ -132,6 +132,10 @@ class Housekeeping:
                     log.producers.remove_expired(now_ms, expiration_ms)
             if number % LOGS_PER_SLICE == 0:
                 await asyncio.sleep(0)
+
+    async def keep_broker_epoch(self, broker_epoch: int) -> None:
+        """Write the epoch of a new registration into every log directory."""
+        await self._run(self._logs.prepare_open_marks(broker_epoch))
 
     async def close_logs(self, broker_epoch: int) -> None:
         """Flush and close every log and leave the marks of a clean stop."""

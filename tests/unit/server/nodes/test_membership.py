@@ -53,10 +53,14 @@ class Member:
         self.controller = Controller(world.clock)
         self.offset = 42
         self.failed = ()
+        self.kept = []
         self.membership = Membership(
-            self.controller, lambda: self.offset, world.clock, TIMES, lambda: self.failed
+            self.controller, lambda: self.offset, world.clock, TIMES, self.keep, lambda: self.failed
         )
         self.running = None
+
+    async def keep(self, broker_epoch):
+        self.kept.append((broker_epoch, self.membership.state))
 
     async def join(self):
         await self.membership.register(REGISTRATION)
@@ -186,6 +190,8 @@ async def test_one_that_is_not_known_any_more_registers_again_with_its_last_epoc
     assert first.previous_broker_epoch == 3
     assert [one.previous_broker_epoch for one in again] == [100, 100]
     assert {one.incarnation_id for one in again} == {first.incarnation_id}
+    # Each is on the disk before the broker may serve.
+    assert member.kept == [(100, State.STARTING), (222, State.STARTING)]
     await member.end()
 
 

@@ -170,7 +170,7 @@ def test_a_loss_of_power_is_known_until_the_controller_has_heard_of_it(nodes, wo
         voter, broker = nodes.node(1), nodes.node(2)
         await voter.start()
         await broker.start()
-        assert read_open_mark(nodes.disks[2], "/data") == "first"
+        assert read_open_mark(nodes.disks[2], "/data").boot_id == "first"
         await broker.stop()
         nodes.disks[2].remove(f"/data/{CLEAN_MARK}")
         broker = nodes.node(2, boot_id="second")
@@ -188,7 +188,7 @@ def test_a_loss_of_power_is_known_until_the_controller_has_heard_of_it(nodes, wo
         assert sent == [-1, -1]
         broker = nodes.node(2, boot_id="second")
         await broker.start()
-        assert read_open_mark(nodes.disks[2], "/data") == "second"
+        assert read_open_mark(nodes.disks[2], "/data").boot_id == "second"
         await broker.stop()
         await voter.stop()
 
