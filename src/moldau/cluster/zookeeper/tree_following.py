@@ -86,12 +86,16 @@ class TreeFollowing:
         """Read the whole tree; return the image that this tenure begins with."""
         nodes = await self._reader.read_tree()
         self._note_versions(nodes)
-        reading = await in_turns(read_tree(nodes, first_version(self._tenure.epoch), known_ids))
-        for refused in reading.refused:
-            self._complain(refused)
         for path, node in nodes.items():
             if paths.child(paths.BROKER_IDS, path) is not None:
                 self._take_broker(path, node)
+        for seen in self._brokers.values():
+            if seen.may_lack_records:
+                # It comes when that is decided on: nobody may have done so yet.
+                del nodes[paths.broker(seen.broker.id)]
+        reading = await in_turns(read_tree(nodes, first_version(self._tenure.epoch), known_ids))
+        for refused in reading.refused:
+            self._complain(refused)
         self._tell(BrokersSeen(dict(self._brokers)))
         self._take_requests(reading.requests)
         for parent in (paths.ISR_CHANGES, paths.LOG_DIR_EVENTS):

@@ -9,8 +9,10 @@ the controller to move its leaders away first (ControlledShutdown). Its node goe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final, Protocol
 
 from moldau.base.clock import Clock
@@ -19,6 +21,7 @@ from moldau.base.ids import BrokerId
 from moldau.cluster.brokers import BrokerRegistration
 from moldau.cluster.store import StoreFailed
 from moldau.cluster.zookeeper.client.port import SessionExpired, ZooKeeperError
+from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, encode_broker
 from moldau.cluster.zookeeper.registration import IdTaken, is_registered, register_broker
 from moldau.cluster.zookeeper.store import ZooKeeperStore
@@ -52,15 +55,14 @@ class ZooKeeperMembership:
         shut_down: ControlledShutdown,
         clock: Clock,
         patience_s: float,
-        *,
-        power_lost: Callable[[], bool] = lambda: False,
+        keep_broker_epoch: Callable[[int], Awaitable[None]],
     ) -> None:
         """`patience_s` is how long a start waits for the node of an earlier life to go."""
         self._store = store
         self._shut_down = shut_down
         self._clock = clock
         self._patience_s = patience_s
-        self._power_lost = power_lost
+        self._keep_broker_epoch = keep_broker_epoch
         self._state = State.STARTING
         self._registration: BrokerRegistration | None = None
         self._changed = asyncio.Event()
@@ -90,18 +92,27 @@ class ZooKeeperMembership:
                     raise UserError(f"cannot register {name}: {error}") from error
                 await asyncio.sleep(RETRY_S)
             else:
+                # Before it serves: if it is killed with an older epoch on its disk, it counts as
+                # one that may have lost records.
+                await self._keep_broker_epoch(self.broker_epoch)
                 self._enter(State.FENCED)
                 return
 
     async def _create(self, registration: BrokerRegistration) -> int:
-        node = BrokerNode(
-            registration.endpoints,
-            registration.rack,
-            registration.features,
-            timestamp_ms=self._clock.wall_ms(),
+        may_lack_records = registration.previous_broker_epoch < 0
+        data = self._content(registration, may_lack_records=may_lack_records)
+        return await register_broker(self._store.lives.session, registration.broker_id, data)
+
+    def _content(self, registration: BrokerRegistration, *, may_lack_records: bool) -> bytes:
+        return encode_broker(
+            BrokerNode(
+                registration.endpoints,
+                registration.rack,
+                registration.features,
+                timestamp_ms=self._clock.wall_ms(),
+                may_lack_records=may_lack_records,
+            )
         )
-        session = self._store.lives.session
-        return await register_broker(session, registration.broker_id, encode_broker(node))
 
     async def unfenced(self) -> None:
         """Return once the controller has told this broker of its own registration."""
@@ -110,7 +121,20 @@ class ZooKeeperMembership:
             self._changed.clear()
             await self._changed.wait()
         if self._state is State.FENCED:
+            await self._forget_loss()
             self._enter(State.RUNNING)
+
+    async def _forget_loss(self) -> None:
+        """Say no more that records may be lost: the controller has taken the replicas out.
+
+        A later controller would take them out again, although they have caught up.
+        """
+        registration = self._registration
+        assert registration is not None
+        if registration.previous_broker_epoch < 0:
+            data = self._content(registration, may_lack_records=False)
+            with contextlib.suppress(StoreFailed, ZooKeeperError):
+                await self._store.lives.session.set_data(paths.broker(registration.broker_id), data)
 
     def _is_known(self) -> bool:
         registration = self._registration
@@ -149,7 +173,8 @@ class ZooKeeperMembership:
         assert registration is not None
         logger.warning("broker epoch %d is over, the broker registers again", self.broker_epoch)
         self._enter(State.STARTING)
-        await self.register(registration)
+        # It has not stopped, so that its logs have lost nothing.
+        await self.register(replace(registration, previous_broker_epoch=self.broker_epoch))
         await self.unfenced()
 
     def directories_changed(self) -> None:
