@@ -11,6 +11,7 @@ not exist. The producer then begins anew, as Kafka's clients do.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from moldau.cluster.image import MetadataImage
@@ -164,8 +165,17 @@ class RoutedClient(Coordinated):
                 raise
             self.targets.seen["coordination beyond the promise"] += 1
 
+    @cached_property
+    def _cluster_client(self) -> ClusterClient:
+        """Return the one client behind all links: it remembers the newest leader epochs.
+
+        A reader keeps its offsets over a lost connection. If it forgot the epochs, an isolated
+        broker could send it to a former leader, which ends below those offsets.
+        """
+        return ClusterClient(self.targets.cluster, self.name)
+
     async def connect(self) -> Link | None:
-        self._link = RoutedLink(self.targets, ClusterClient(self.targets.cluster, self.name))
+        self._link = RoutedLink(self.targets, self._cluster_client)
         return self._link
 
     def passes(self, code: int) -> bool:
