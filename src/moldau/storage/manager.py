@@ -242,8 +242,13 @@ class LogManager:
         """Return whether a partition certainly has no folder: no directory is offline."""
         return (
             key not in self._homes
-            and not any(one.offline or key in one.unreadable for one in self.directories)
-        )  # fmt: skip
+            and not self.is_unreadable(key)
+            and not any(directory.offline for directory in self.directories)
+        )
+
+    def is_unreadable(self, key: PartitionKey) -> bool:
+        """Return whether a partition has a folder that could not be opened as a log."""
+        return any(key in directory.unreadable for directory in self.directories)
 
     def checkpointed_end(self, key: PartitionKey) -> int:
         """Return the highest high watermark of a partition in any checkpoint; 0 if none."""
@@ -256,7 +261,8 @@ class LogManager:
 
         The log of an older topic with the same name is set aside. StorageError if the log may be
         in an offline directory: an empty second log would hide its records. A `new` partition
-        cannot have one there.
+        cannot have one there. Also StorageError if its folder is unreadable (`is_unreadable`);
+        the directory of such a folder stays online.
         """
         log = self._own_log(key, topic_id)
         if log is None:

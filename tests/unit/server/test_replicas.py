@@ -29,6 +29,7 @@ from moldau.replication.partition import ACKS_ALL
 from moldau.replication.partitions import Partitions
 from moldau.replication.ports import ALONE, ReplicationPorts
 from moldau.server.lifecycle.replicas import SLICE, Replicas
+from moldau.sim.disk_faults import Operation
 
 COUNT = 5 * SLICE
 
@@ -238,6 +239,17 @@ def test_a_replica_that_cannot_be_opened_is_reported_as_lost(brokers, recorded, 
     directory.unreadable[PartitionKey("t", 0)] = "damaged"
     rest = (UNASSIGNED_DIRECTORY,) * (len(brokers) - 1)
     assert reports(kit, held_by(*brokers, directories=(recorded, *rest))) == told
+    assert not directory.offline
+
+
+def test_a_disk_that_refuses_to_make_a_log_takes_its_directory_offline():
+    """The heartbeats tell so; a replica reported as lost would not be found after a repair."""
+    kit = Kit()
+    (directory,) = kit.disk.manager.directories
+    kit.disk.sim().faults.fail(Operation.CREATE, "/data/t-0")
+    own = directory.identity.directory_id
+    assert reports(kit, held_by(1, 2, directories=(own, UNASSIGNED_DIRECTORY))) == []
+    assert directory.offline
 
 
 @pytest.mark.parametrize(

@@ -283,6 +283,10 @@ class Replicas:
                 self._logs.directory_failed(error)
                 self._without_room.append(key)
             else:
+                if not self._logs.is_unreadable(key):
+                    # A report as lost is not enough. The failing disk would stay in use, and after
+                    # its repair the replica would count as one in another directory.
+                    self._storage_failed(error)
                 self._check_directory(topic, state, image)
             return
         partition = Partition(key, topic.id, log, self._broker_id, self._replication)

@@ -16,6 +16,7 @@ from moldau.cluster.model import (
 )
 from moldau.cluster.topics import NewTopic
 from moldau.protocol.errors import ApiError
+from moldau.sim.disk_faults import Operation
 
 TWO = {"log.dirs": "/data,/more"}
 
@@ -212,6 +213,49 @@ async def test_a_broker_without_any_directory_ends(nodes):
     assert {one.leader for one in partitions(voter)} == {3}
     assert not voter.parts.image().brokers[2].active
     for node in (other, voter):
+        await node.stop()
+
+
+@with_nodes
+async def test_a_directory_in_which_no_log_can_be_made_fails(nodes):
+    voter, broker, other = await with_two_directories(nodes)
+    lost = homes(broker, "/more")
+    nodes.disks[2].faults.fail(Operation.CREATE, "/more/u-")
+    wanted = NewTopic("u", assignments={0: [2, 3], 1: [2, 3]})
+    await voter.parts.controller.create_topic(wanted)
+    await reached(lambda: len(voter.parts.image().brokers[2].log_directories) == 1)
+    assert {one.index for one in partitions(voter) if one.leader == 3} == lost
+    await reached(lambda: sorted(one.leader for one in partitions(voter, "u")) == [2, 3])
+    for node in (broker, other, voter):
+        await node.stop()
+
+
+@with_nodes
+async def test_a_replica_that_could_not_be_made_leads_once_its_disk_is_repaired(nodes):
+    voter, broker, other = (nodes.node(number) for number in (1, 2, 3))
+    for node in (voter, broker, other):
+        await node.start()
+    await voter.parts.controller.create_topic(NewTopic("t", assignments={0: [2, 3]}))
+    await reached(lambda: len(broker.parts.partitions) == 1)
+    # One replica leaves the ISR. The other one has to be made again, and the disk refuses that.
+    await other.stop()
+    await broker.stop()
+    assert partitions(voter)[0].eligible_leaders == (2,)
+    disk = nodes.disks[2]
+    disk.remove_folder("/data/t-0")
+    disk.faults.fail(Operation.CREATE, "/data/t-0")
+    broker = nodes.node(2)
+    await broker.start()
+    with pytest.raises(UserError, match="all log directories have failed"):
+        await broker.run_until(asyncio.Event())
+    await broker.stop()
+    nodes.disks[2].faults.heal()
+    broker, other = nodes.node(2), nodes.node(3)
+    await broker.start()
+    await other.start()
+    await reached(lambda: is_whole(voter, 2))
+    assert partitions(voter)[0].leader == 2
+    for node in (broker, other, voter):
         await node.stop()
 
 
