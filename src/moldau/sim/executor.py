@@ -62,13 +62,14 @@ class SimExecutor:
             return
         outcome: asyncio.Future[T] = self._loop.create_future()
         settle(outcome, work)
-        outcome.exception()  # seen here: the run may end before it is told
+        # Mark an error as seen. If the process ends before `_tell`, nobody is left to hear of it.
+        outcome.exception()
         self._loop.call_later(self._loop.delay_s(mean_s / 2), self._tell, future, outcome)
 
     def _tell(self, future: asyncio.Future[T], outcome: asyncio.Future[T]) -> None:
+        error = outcome.exception()
         if self._killed or future.cancelled():
             return
-        error = outcome.exception()
         if error is None:
             future.set_result(outcome.result())
         else:

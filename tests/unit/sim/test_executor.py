@@ -8,6 +8,7 @@ import pytest
 
 from moldau.base.executor import Lane
 from moldau.sim.executor import SimExecutor
+from moldau.sim.loop import PROCESS
 from moldau.sim.world import World
 
 
@@ -71,6 +72,26 @@ def test_a_killed_process_tells_nobody_and_takes_no_more_work():
         assert 0 < told < begun < 50
         with pytest.raises(RuntimeError):
             executor.run(done.append, 1)
+
+    run(scenario)
+
+
+def test_work_that_fails_in_a_process_that_ends_is_nobodys_failure():
+    async def scenario(world, executor):
+        begun: list[int] = []
+
+        def fail():
+            begun.append(1)
+            raise OSError
+
+        token = PROCESS.set("broker")
+        pieces = [executor.run(fail) for _ in range(50)]
+        PROCESS.reset(token)
+        await asyncio.sleep(0.0005)
+        world.loop.end_process("broker")
+        told = [piece.exception() for piece in pieces if piece.done()]
+        assert 0 < len(told) < len(begun)
+        await asyncio.sleep(1)  # the loop raises what nobody saw
 
     run(scenario)
 
