@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -15,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from kafka_harness.distribution import KafkaUnavailableError, require
 from kafka_harness.ports import free_port
 from kafka_harness.waiting import eventually
-from kafka_harness.zookeeper_node import ZooKeeperNode
+from kafka_harness.zookeeper_node import ZooKeeperNode, require_zookeeper
 from kits.leaks import run_without_leaks
 from kits.zookeeper_kit import (
     SESSION_TIMEOUT_S,
@@ -80,12 +78,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperNode]:
-    try:
-        require("java")
-    except KafkaUnavailableError as reason:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"CI=true allows no skip: {reason}", pytrace=False)
-        pytest.skip(str(reason))
+    require_zookeeper()
     with ZooKeeperNode(tmp_path_factory.mktemp("zookeeper")) as running:
         yield running
 

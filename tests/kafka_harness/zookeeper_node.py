@@ -1,35 +1,44 @@
-"""A ZooKeeper server in its own process, from the jars that PySpark brings.
+"""A ZooKeeper server in its own process, started by the module that the commands use too.
 
-So tests need no download of their own. One server is an ensemble; sessions expire within its ticks.
+One server is an ensemble; sessions expire within its ticks.
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
-import socket
-import subprocess
+import os
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from .distribution import KafkaUnavailableError, require
+import pytest
+
+from moldau.base.errors import UserError
+from moldau.cli.zookeeper.installation import find_installation
+from moldau.cli.zookeeper.server_process import StartedServer, start_server, wait_until_answers
+from moldau.cli.zookeeper.server_properties import read_server_properties
+
 from .java import QUICK_START
 from .ports import free_port
-from .waiting import eventually
 
 TICK_MS = 500
 """Sessions may have a time-out of two to twenty ticks, and expire within one."""
-_START_TIMEOUT_S = 60
 _STOP_TIMEOUT_S = 30
 _CONFIG = """\
 tickTime={tick_ms}
 dataDir={data}
 clientPort={port}
 clientPortAddress=127.0.0.1
-admin.enableServer=false
-4lw.commands.whitelist=srvr
 """
+
+
+def require_zookeeper() -> None:
+    """Skip a test that cannot start a server here, or fail it where nothing may be skipped."""
+    try:
+        find_installation(os.environ)
+    except UserError as reason:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI=true allows no skip: {reason}", pytrace=False)
+        pytest.skip(str(reason))
 
 
 class ZooKeeperNode:
@@ -39,7 +48,7 @@ class ZooKeeperNode:
         self.directory = directory
         self.port = free_port()
         self.output = directory / "output.txt"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._started: StartedServer | None = None
 
     @property
     def address(self) -> str:
@@ -54,41 +63,26 @@ class ZooKeeperNode:
             _CONFIG.format(tick_ms=TICK_MS, data=self.directory / "data", port=self.port)
         )
         with self.output.open("ab") as sink:
-            self._process = subprocess.Popen(
-                [
-                    require("java"), *QUICK_START, "-Dzookeeper.forceSync=no",
-                    "-cp", str(_jars() / "*"),
-                    "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config),
-                ],
-                stdout=sink,
-                stderr=sink,
-                stdin=subprocess.DEVNULL,
-            )  # fmt: skip
+            self._started = start_server(
+                read_server_properties(config, {}),
+                os.environ,
+                sink,
+                (*QUICK_START, "-Dzookeeper.forceSync=no"),
+            )
         try:
-            eventually(self._answers, "ZooKeeper answers", _START_TIMEOUT_S)
-        except AssertionError as late:
+            wait_until_answers(self._started)
+        except UserError as error:
             self.kill()
-            raise AssertionError(f"{late}:\n{self.output.read_text()[-4000:]}") from None
+            raise AssertionError(f"{error}:\n{self.output.read_text()[-4000:]}") from None
         return self
-
-    def _answers(self) -> bool:
-        """Ask for its state with one of ZooKeeper's four letter words."""
-        assert self._process is not None
-        assert self._process.poll() is None, f"ZooKeeper ended:\n{self.output.read_text()[-4000:]}"
-        with (
-            contextlib.suppress(OSError),
-            socket.create_connection(("127.0.0.1", self.port), timeout=1) as asked,
-        ):
-            asked.sendall(b"srvr")
-            return b"Mode:" in asked.recv(4096)
-        return False
 
     def kill(self) -> None:
         """Kill it (-9), and wait until it is gone; it has nothing to tidy up."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(_STOP_TIMEOUT_S)
-            self._process = None
+        if self._started is not None:
+            self._started.child.kill()
+            self._started.child.wait(_STOP_TIMEOUT_S)
+            self._started.process.close()
+            self._started = None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -100,10 +94,3 @@ class ZooKeeperNode:
         trace: TracebackType | None,
     ) -> None:
         self.kill()
-
-
-def _jars() -> Path:
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise KafkaUnavailableError("PySpark is not installed (its jars have ZooKeeper)")
-    return Path(found.origin).parent / "jars"

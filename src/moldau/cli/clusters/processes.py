@@ -19,7 +19,8 @@ from moldau.base.errors import UserError
 from moldau.cli.clusters.layout import LocalBroker
 from moldau.cli.clusters.properties import environment
 from moldau.cli.frame.failures import reason_of
-from moldau.cli.operations.known_process import KnownProcess, identity_of, identity_of_child
+from moldau.cli.operations.known_process import KnownProcess
+from moldau.cli.operations.pid_file import find_process, write_pid_file
 
 READY: Final = re.compile(rb"^ready \S+$", re.MULTILINE)
 """What `moldau serve` says once it accepts requests."""
@@ -61,7 +62,7 @@ def start(broker: LocalBroker) -> StartedBroker:
     except OSError as error:
         raise _cannot_start(broker, error) from None
     try:
-        _write_down(broker, child.pid)
+        write_pid_file(broker.pid_file, child.pid)
     except OSError as error:
         child.kill()  # no command would find it
         child.wait()
@@ -82,16 +83,7 @@ def command_of(broker: LocalBroker) -> list[str]:
 
 def find(broker: LocalBroker) -> KnownProcess | None:
     """Find the process of a broker; None if it does not run."""
-    try:
-        number, _, identity = broker.pid_file.read_bytes().partition(b"\n")
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UserError(f"cannot read {broker.pid_file}: {reason_of(error)}") from None
-    if not number.isdigit():
-        return None
-    process_id = int(number)
-    return KnownProcess.find(process_id, lambda: identity_of(process_id) == identity != b"")
+    return find_process(broker.pid_file)
 
 
 def refuse_running(brokers: Iterable[LocalBroker]) -> None:
@@ -123,10 +115,3 @@ def _opened(log: Path) -> BinaryIO:
         return log.open("rb")
     except OSError as error:
         raise UserError(f"cannot read {log}: {reason_of(error)}") from None
-
-
-def _write_down(broker: LocalBroker, process_id: int) -> None:
-    """Replace the file in one step: another command may read it now."""
-    new = broker.pid_file.with_suffix(".tmp")
-    new.write_bytes(b"%d\n" % process_id + identity_of_child(process_id))
-    new.replace(broker.pid_file)

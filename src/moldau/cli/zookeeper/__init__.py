@@ -1,0 +1,5 @@
+"""ZooKeeper from the command line.
+
+`installation` finds Java and ZooKeeper's jars. `server_properties` reads the server's settings.
+`server_process` starts, finds and stops the process.
+"""
