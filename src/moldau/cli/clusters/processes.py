@@ -102,11 +102,11 @@ def running_id(broker: LocalBroker) -> int | None:
         return process.process_id
 
 
-def last_lines(log: Path, since: int = 0) -> list[str]:
+def last_lines(log: Path, since: int = 0, count: int = SHOWN_LINES) -> list[str]:
     """Return the end of a log, from a position on."""
     with _opened(log) as file:
         file.seek(max(since, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-        return file.read().decode(errors="replace").splitlines()[-SHOWN_LINES:]
+        return file.read().decode(errors="replace").splitlines()[-count:]
 
 
 def _opened(log: Path) -> BinaryIO:

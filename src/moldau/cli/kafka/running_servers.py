@@ -50,12 +50,9 @@ def _own_runtime_folder() -> str | None:
 @contextmanager
 def registered() -> Iterator[None]:
     """Be known as a running broker, as long as the block lasts or the process lives."""
-    try:
-        folder().mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unsafe(error.strerror or str(error)) from None
+    make_folder()
     name = str(os.getpid())
-    with _opened_folder() as place:
+    with opened_folder() as place:
         held = _locked_new_file(place, name)
         try:
             os.write(held, identity_of(os.getpid()))
@@ -70,7 +67,7 @@ def running() -> list[int]:
     """Return the process ids of the brokers that run; files of dead ones are taken away."""
     if not os.path.lexists(folder()):
         return []
-    with _opened_folder() as place:
+    with opened_folder() as place:
         names = sorted(filter(str.isdecimal, os.listdir(place)))  # noqa: PTH208 - a descriptor
         return [int(name) for name in names if _is_running(place, name)]
 
@@ -89,8 +86,16 @@ def _stop(process_id: int) -> bool:
         return process.signal(signal.SIGTERM)
 
 
+def make_folder() -> None:
+    """Make the folder unless it is there; CommandFailed if that is not possible."""
+    try:
+        folder().mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unsafe(error.strerror or str(error)) from None
+
+
 @contextmanager
-def _opened_folder() -> Iterator[int]:
+def opened_folder() -> Iterator[int]:
     """Open the folder; CommandFailed if it is not safe to use."""
     path = folder()
     try:
@@ -116,7 +121,7 @@ def _opened_folder() -> Iterator[int]:
 
 def _unsafe(reason: str) -> CommandFailed:
     return CommandFailed(
-        f"The folder {folder()}, which knows the running brokers, cannot be used: {reason}. "
+        f"The folder {folder()}, which knows the running servers, cannot be used: {reason}. "
         f"Name another with {FOLDER_VARIABLE}."
     )
 

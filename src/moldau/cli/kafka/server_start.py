@@ -55,9 +55,7 @@ def _serve(config: str, rest: Sequence[str]) -> int:
 
 def _start_daemon(words: Sequence[str]) -> None:
     """Start the same command away from the terminal, its output in a file as Kafka's is."""
-    folder = Path(os.environ.get("LOG_DIR") or "logs")
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / OUTPUT).open("ab") as output:
+    with daemon_output(OUTPUT).open("ab") as output:
         subprocess.Popen(  # noqa: S603 - the user's own words, to the user's own command
             [sys.executable, "-m", "moldau", "kafka-server-start", *words],
             stdin=subprocess.DEVNULL,
@@ -65,3 +63,10 @@ def _start_daemon(words: Sequence[str]) -> None:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+
+
+def daemon_output(name: str) -> Path:
+    """Return the file for the output of a daemon, in a folder that exists."""
+    folder = Path(os.environ.get("LOG_DIR") or "logs")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / name

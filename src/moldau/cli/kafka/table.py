@@ -89,6 +89,17 @@ TOOLS: Final[dict[str, Tool]] = {
     "kafka-verifiable-consumer": Tool(
         "verifiable_consumer", ("org.apache.kafka.tools.VerifiableConsumer",)
     ),
+    "zookeeper-server-start": Tool(
+        "zookeeper_start", ("org.apache.zookeeper.server.quorum.QuorumPeerMain",)
+    ),
+    "zookeeper-server-stop": Tool("zookeeper_stop"),
+    "zookeeper-shell": Tool(
+        "zookeeper_shell",
+        (
+            "org.apache.zookeeper.ZooKeeperMain",
+            "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka",
+        ),
+    ),
 }
 
 ABSENT: Final[dict[str, str]] = {

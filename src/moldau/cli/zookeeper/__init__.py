@@ -1,5 +1,6 @@
 """ZooKeeper from the command line.
 
 `installation` finds Java and ZooKeeper's jars. `server_properties` reads the server's settings.
-`server_process` starts, finds and stops the process.
+`server_process` starts, finds and stops the process. `connection` connects to any ZooKeeper with
+kazoo, which is optional. The commands themselves are in `moldau.cli.kafka`.
 """
