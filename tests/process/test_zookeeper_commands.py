@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,76 +25,71 @@ CONNECTED = "\nWATCHER::\n\nWatchedEvent state:SyncConnected type:None path:null
 LIMIT_S = 120
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperNode]:
-    require_zookeeper()
-    with ZooKeeperNode(tmp_path_factory.mktemp("zookeeper")) as running:
-        yield running
-
-
-def shell(node: ZooKeeperNode, *words: str, chroot: str = "") -> Output:
+def shell(zookeeper: ZooKeeperNode, *words: str, chroot: str = "") -> Output:
     """Run one command; return what it says behind the lines about the connection."""
-    said = ours("zookeeper-shell", node.address + chroot, *words)
-    opening = f"Connecting to {node.address}{chroot}\n{CONNECTED}"
+    said = ours("zookeeper-shell", zookeeper.address + chroot, *words)
+    opening = f"Connecting to {zookeeper.address}{chroot}\n{CONNECTED}"
     assert said.stdout.startswith(opening)
     return Output(said.stdout.removeprefix(opening), said.stderr, said.status)
 
 
-def test_nodes_are_created_read_changed_and_deleted(node):
-    assert shell(node, "create", "/one", "first data") == Output("", "Created /one\n", 0)
-    assert shell(node, "get", "/one") == Output("first data\n", "", 0)
-    assert shell(node, "create", "/one/b") == Output("", "Created /one/b\n", 0)
-    assert shell(node, "get", "/one/b") == Output("null\n", "", 0)
-    assert shell(node, "create", "-s", "/one/a-", "x").stderr == "Created /one/a-0000000001\n"
-    assert shell(node, "create", "-s", "/one/", "x").stderr == "Created /one/0000000002\n"
-    assert shell(node, "ls", "/one").stdout == "[0000000002, a-0000000001, b]\n"
-    assert shell(node, "ls", "-R", "/one").lines == [
+def test_nodes_are_created_read_changed_and_deleted(zookeeper):
+    assert shell(zookeeper, "create", "/one", "first data") == Output("", "Created /one\n", 0)
+    assert shell(zookeeper, "get", "/one") == Output("first data\n", "", 0)
+    assert shell(zookeeper, "create", "/one/b") == Output("", "Created /one/b\n", 0)
+    assert shell(zookeeper, "get", "/one/b") == Output("null\n", "", 0)
+    assert shell(zookeeper, "create", "-s", "/one/a-", "x").stderr == "Created /one/a-0000000001\n"
+    assert shell(zookeeper, "create", "-s", "/one/", "x").stderr == "Created /one/0000000002\n"
+    assert shell(zookeeper, "ls", "/one").stdout == "[0000000002, a-0000000001, b]\n"
+    assert shell(zookeeper, "ls", "-R", "/one").lines == [
         "/one", "/one/0000000002", "/one/a-0000000001", "/one/b",
     ]  # fmt: skip
-    assert shell(node, "set", "-s", "/one", "more").lines[6] == "dataVersion = 1"
-    told = shell(node, "get", "-s", "/one").lines
+    assert shell(zookeeper, "set", "-s", "/one", "more").lines[6] == "dataVersion = 1"
+    told = shell(zookeeper, "get", "-s", "/one").lines
     assert told[0] == "more"
-    assert told[1:] == shell(node, "stat", "/one").lines
+    assert told[1:] == shell(zookeeper, "stat", "/one").lines
     assert (told[-2], told[-1]) == ("dataLength = 4", "numChildren = 3")
-    assert shell(node, "set", "/one", "x", "-v", "0").stderr == "version No is not valid : /one\n"
-    assert shell(node, "delete", "/one") == Output("", "Node not empty: /one\n", 1)
-    assert shell(node, "delete", "/one/b") == Output("", "", 0)
-    assert shell(node, "deleteall", "/one") == Output("", "", 0)
-    assert shell(node, "get", "/one") == Output("", "Node does not exist: /one\n", 1)
+    assert (
+        shell(zookeeper, "set", "/one", "x", "-v", "0").stderr == "version No is not valid : /one\n"
+    )
+    assert shell(zookeeper, "delete", "/one") == Output("", "Node not empty: /one\n", 1)
+    assert shell(zookeeper, "delete", "/one/b") == Output("", "", 0)
+    assert shell(zookeeper, "deleteall", "/one") == Output("", "", 0)
+    assert shell(zookeeper, "get", "/one") == Output("", "Node does not exist: /one\n", 1)
 
 
-def test_ephemeral_nodes_end_with_the_shell(node):
-    assert shell(node, "create", "-e", "/gone", "x").stderr == "Created /gone\n"
-    assert shell(node, "stat", "/gone") == Output("", "Node does not exist: /gone\n", 1)
+def test_ephemeral_nodes_end_with_the_shell(zookeeper):
+    assert shell(zookeeper, "create", "-e", "/gone", "x").stderr == "Created /gone\n"
+    assert shell(zookeeper, "stat", "/gone") == Output("", "Node does not exist: /gone\n", 1)
 
 
-def test_paths_are_those_below_the_chroot(node):
-    shell(node, "create", "/chroot")
-    assert shell(node, "create", "/a", chroot="/chroot").stderr == "Created /a\n"
-    assert shell(node, "ls", "/", chroot="/chroot").stdout == "[a]\n"
-    assert shell(node, "ls", "/chroot").stdout == "[a]\n"
+def test_paths_are_those_below_the_chroot(zookeeper):
+    shell(zookeeper, "create", "/chroot")
+    assert shell(zookeeper, "create", "/a", chroot="/chroot").stderr == "Created /a\n"
+    assert shell(zookeeper, "ls", "/", chroot="/chroot").stdout == "[a]\n"
+    assert shell(zookeeper, "ls", "/chroot").stdout == "[a]\n"
     # A shell that looks for something must not create what it looks for.
-    assert shell(node, "ls", "/", chroot="/none").stderr == "Node does not exist: /\n"
-    assert shell(node, "stat", "/none").status == 1
+    assert shell(zookeeper, "ls", "/", chroot="/none").stderr == "Node does not exist: /\n"
+    assert shell(zookeeper, "stat", "/none").status == 1
 
 
-def test_lines_come_from_a_pipe(node):
+def test_lines_come_from_a_pipe(zookeeper):
     lines = b"create /piped 'two words'\n\nget /piped\nfrob\nls /none\ndelete /piped\nquit\nls /\n"
-    said = ours("zookeeper-shell", node.address, stdin=lines)
+    said = ours("zookeeper-shell", zookeeper.address, stdin=lines)
     assert said.stdout == (
-        f"Connecting to {node.address}\nWelcome to ZooKeeper!\nJLine support is disabled\n"
+        f"Connecting to {zookeeper.address}\nWelcome to ZooKeeper!\nJLine support is disabled\n"
         f"{CONNECTED}two words\n"
     )
     told = said.stderr.splitlines()
     assert told[0] == "Created /piped"
     assert told[-2:] == ["Command not found: Command not found frob", "Node does not exist: /none"]
     assert said.status == 0
-    assert ours("zookeeper-shell", node.address, stdin=b"frob").status == 127
+    assert ours("zookeeper-shell", zookeeper.address, stdin=b"frob").status == 127
 
 
-def test_a_terminal_shows_a_prompt(node):
+def test_a_terminal_shows_a_prompt(zookeeper):
     ours_end, its_end = pty.openpty()
-    command = [MOLDAU, "zookeeper-shell.sh", node.address]
+    command = [MOLDAU, "zookeeper-shell.sh", zookeeper.address]
     shown = b""
     with subprocess.Popen(command, stdin=its_end, stdout=its_end, stderr=its_end) as process:
         os.close(its_end)
@@ -129,7 +123,7 @@ def run(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_a_daemon_is_started_and_stopped_and_no_other(node, tmp_path):
+def test_a_daemon_is_started_and_stopped_and_no_other(zookeeper, tmp_path):
     file, port = properties(tmp_path)
     override = ("--override", f"clientPort={port}")
     try:
@@ -143,7 +137,7 @@ def test_a_daemon_is_started_and_stopped_and_no_other(node, tmp_path):
     assert (stopped.stdout, stopped.stderr, stopped.returncode) == ("", "", 0)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
-    assert shell(node, "ls", "/").status == 0
+    assert shell(zookeeper, "ls", "/").status == 0
     again = run(tmp_path, "zookeeper-server-stop.sh")
     assert (again.stdout, again.returncode) == ("No zookeeper server to stop\n", 1)
 
@@ -189,7 +183,7 @@ def test_a_daemon_that_does_not_come_up_is_reported(tmp_path):
 
 
 @pytest.mark.long
-def test_the_shell_answers_as_that_of_zookeeper(node):
+def test_the_shell_answers_as_that_of_zookeeper(zookeeper):
     """Both get the same lines, each below a chroot of its own."""
     lines = (
         'create /a "two words"', "get /a", "create /a", "create /a/b", "get /a/b", "ls /",
@@ -200,14 +194,14 @@ def test_the_shell_answers_as_that_of_zookeeper(node):
     )  # fmt: skip
     text = "".join(f"{line}\n" for line in lines)
     for chroot in ("/theirs", "/ours"):
-        shell(node, "create", chroot)
+        shell(zookeeper, "create", chroot)
     found = find_installation(os.environ)
     theirs = subprocess.run(
         [found.java, "-cp", found.class_path, "org.apache.zookeeper.ZooKeeperMain",
-         "-server", f"{node.address}/theirs"],
+         "-server", f"{zookeeper.address}/theirs"],
         input=text, capture_output=True, text=True, timeout=LIMIT_S, check=False,
     )  # fmt: skip
-    own = ours("zookeeper-shell", f"{node.address}/ours", stdin=text.encode())
+    own = ours("zookeeper-shell", f"{zookeeper.address}/ours", stdin=text.encode())
     answers = re.sub(r"\[zk: \S+ \d+\] ", "", theirs.stdout).partition("path:null zxid: -1\n")[2]
     assert own.stdout.partition("path:null\n")[2].splitlines() == [
         line for line in answers.splitlines() if line and not line.startswith("JLine")

@@ -21,7 +21,6 @@ from moldau.cli.frame.failures import INTERRUPTED
 from moldau.cli.kafka.options import Option, OptionError, OptionParser, Options, text
 from moldau.cli.operations.connecting import (
     SERVERS,
-    SERVERS_VARIABLE,
     has_setting,
     run_with_admin,
 )
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 KAFKA_RELEASE: Final = "4.3.1"
 """The release whose commands these are; scripts read the first word of `--version`."""
-DEFAULT_PORT: Final = 9092
 
 BOOTSTRAP_SERVER: Final = text(
     "bootstrap-server", "server to connect to", "Brokers to begin with: host:port, with commas.",
@@ -43,7 +41,7 @@ COMMAND_CONFIG: Final = text(
 )  # fmt: skip
 ZOOKEEPER: Final = text(
     "zookeeper", "hosts",
-    "Where commands before 3.0 looked for the cluster; brokers on the same hosts are asked.",
+    "A ZooKeeper in which the brokers are registered: host:port, with commas, /chroot.",
 )  # fmt: skip
 BOOTSTRAP_CONTROLLER: Final = text(
     "bootstrap-controller", "controller to connect to",
@@ -125,7 +123,7 @@ def client_settings(
     if options.has(servers):
         settings[SERVERS] = options.text(servers)
     elif options.has("zookeeper"):
-        settings[SERVERS] = beside_zookeeper(options.text("zookeeper"), console)
+        settings[SERVERS] = servers_in_zookeeper(options.text("zookeeper"), console)
     return settings
 
 
@@ -163,12 +161,18 @@ def read_properties(file: str) -> dict[str, str]:
         raise CommandFailed(f"{file}: {error}") from None
 
 
-def beside_zookeeper(connect: str, console: Console) -> str:
-    """Return the brokers that are meant by the address of a ZooKeeper."""
-    servers = os.environ.get(SERVERS_VARIABLE)
-    if not servers:
-        hosts = connect.partition("/")[0].split(",")
-        servers = ",".join(f"{host.rpartition(':')[0] or host}:{DEFAULT_PORT}" for host in hosts)
+def servers_in_zookeeper(connect: str, console: Console) -> str:
+    """Return the brokers that are registered in a ZooKeeper; CommandFailed if none is found."""
+    from moldau.cli.zookeeper.live_brokers import (  # noqa: PLC0415 - few commands need it
+        live_broker_addresses,
+    )
+
+    try:
+        servers = ",".join(live_broker_addresses(connect))
+    except UserError as error:
+        raise CommandFailed(
+            f"--zookeeper: {error}. Brokers are found without it by --bootstrap-server."
+        ) from None
     console.warn(f"--zookeeper {connect}: clients ask brokers now, here {servers}")
     return servers
 

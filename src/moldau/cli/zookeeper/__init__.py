@@ -2,5 +2,6 @@
 
 `installation` finds Java and ZooKeeper's jars. `server_properties` reads the server's settings.
 `server_process` starts, finds and stops the process. `connection` connects to any ZooKeeper with
-kazoo, which is optional. The commands themselves are in `moldau.cli.kafka`.
+kazoo, which is optional. `live_brokers` finds the brokers that are registered there. The commands
+themselves are in `moldau.cli.kafka`.
 """

@@ -15,6 +15,7 @@ from moldau.cli.kafka.running import (
     fitting,
     read_properties,
 )
+from moldau.cli.zookeeper import live_brokers
 from moldau.client.admin import AsyncAdmin
 from moldau.client.consumer import Consumer
 
@@ -41,13 +42,22 @@ def test_settings_come_from_a_file_single_pairs_and_the_address(console, tmp_pat
     }  # fmt: skip
 
 
-def test_a_zookeeper_means_the_brokers_on_its_hosts(console, monkeypatch):
-    monkeypatch.delenv("MOLDAU_BOOTSTRAP_SERVERS", raising=False)
+def test_a_zookeeper_means_the_brokers_that_are_registered_there(console, monkeypatch):
+    found = {"one:2181,two:2181/kafka": ["three:9092", "[::1]:9192"]}
+    monkeypatch.setattr(live_brokers, "live_broker_addresses", found.__getitem__)
     given = settings(console, "--zookeeper", "one:2181,two:2181/kafka")
-    assert given == {"bootstrap.servers": "one:9092,two:9092"}
-    assert b"one:9092,two:9092" in console.stderr.getvalue()
-    monkeypatch.setenv("MOLDAU_BOOTSTRAP_SERVERS", "three:9192")
-    assert settings(console, "--zookeeper", "one") == {"bootstrap.servers": "three:9192"}
+    assert given == {"bootstrap.servers": "three:9092,[::1]:9192"}
+    assert b"three:9092,[::1]:9192" in console.stderr.getvalue()
+
+
+def test_an_address_of_brokers_comes_before_one_of_zookeeper(console):
+    given = settings(console, "--zookeeper", "one", "--bootstrap-server", "two:9092")
+    assert given == {"bootstrap.servers": "two:9092"}
+
+
+def test_a_zookeeper_that_is_no_address_is_one_line(console):
+    with pytest.raises(CommandFailed, match=r"--zookeeper: .*'port' is not a port"):
+        settings(console, "--zookeeper", "one:port")
 
 
 def test_a_shared_file_may_speak_to_other_clients_too():
