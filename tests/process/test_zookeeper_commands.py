@@ -22,6 +22,7 @@ from moldau.cli.zookeeper.installation import find_installation
 
 MOLDAU = Path(sys.executable).with_name("moldau")
 CONNECTED = "\nWATCHER::\n\nWatchedEvent state:SyncConnected type:None path:null\n"
+SAMPLE = Path(__file__).parents[2] / "config" / "zookeeper.properties"
 LIMIT_S = 120
 
 
@@ -124,8 +125,8 @@ def run(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_daemon_is_started_and_stopped_and_no_other(zookeeper, tmp_path):
-    file, port = properties(tmp_path)
-    override = ("--override", f"clientPort={port}")
+    file, port = SAMPLE, free_port()
+    override = ("--override", f"clientPort={port}", "--override", f"dataDir={tmp_path}/data")
     try:
         started = run(tmp_path, "zookeeper-server-start.sh", "-daemon", file, *override)
         assert (started.stdout, started.stderr, started.returncode) == ("", "", 0)
