@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import click
 
@@ -55,7 +55,7 @@ def _serve(config: str, rest: Sequence[str]) -> int:
 
 def _start_daemon(words: Sequence[str]) -> None:
     """Start the same command away from the terminal, its output in a file as Kafka's is."""
-    with daemon_output(OUTPUT).open("ab") as output:
+    with open_daemon_output(OUTPUT) as output:
         subprocess.Popen(  # noqa: S603 - the user's own words, to the user's own command
             [sys.executable, "-m", "moldau", "kafka-server-start", *words],
             stdin=subprocess.DEVNULL,
@@ -65,8 +65,11 @@ def _start_daemon(words: Sequence[str]) -> None:
         )
 
 
-def daemon_output(name: str) -> Path:
-    """Return the file for the output of a daemon, in a folder that exists."""
-    folder = Path(os.environ.get("LOG_DIR") or "logs")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / name
+def open_daemon_output(name: str) -> BinaryIO:
+    """Open the file for the output of a daemon; CommandFailed if that is not possible."""
+    file = Path(os.environ.get("LOG_DIR") or "logs") / name
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return file.open("ab")
+    except OSError as error:
+        raise CommandFailed(f"cannot write {file}: {error.strerror}") from None

@@ -18,7 +18,7 @@ from moldau.cli.frame.arguments import parse_pairs
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.running import CommandFailed, version_line
 from moldau.cli.kafka.running_zookeepers import forget, note
-from moldau.cli.kafka.server_start import daemon_output
+from moldau.cli.kafka.server_start import open_daemon_output
 from moldau.cli.zookeeper.server_process import (
     StartedServer,
     start_server,
@@ -83,9 +83,8 @@ def _run(properties: ServerProperties) -> int:
 
 def _start_daemon(properties: ServerProperties, console: Console) -> None:
     """Start a server away from the terminal, its output in a file as Kafka's is."""
-    log = daemon_output(OUTPUT)
-    with log.open("ab") as output:
-        position = output.tell()
+    with open_daemon_output(OUTPUT) as output:
+        log, position = Path(output.name), output.tell()
         started = start_server(properties, os.environ, output)
     with started.process:
         try:

@@ -74,6 +74,16 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path):
         assert ours(command, file).stderr == f"{file}: No such file or directory\n"
 
 
+def test_a_daemon_whose_output_has_no_place_is_not_started(tmp_path, monkeypatch):
+    file = tmp_path / "zookeeper.properties"
+    file.write_text(f"dataDir={tmp_path}/data\n")
+    monkeypatch.setenv("LOG_DIR", str(file))
+    for name, output in (("zookeeper", "zookeeper.out"), ("kafka", "kafkaServer.out")):
+        said = ours(f"{name}-server-start", "-daemon", file)
+        assert (said.stdout, said.status) == ("", 1)
+        assert said.stderr == f"cannot write {file}/{output}: File exists\n"
+
+
 def test_nobody_is_stopped_where_nobody_was_started(tmp_path):
     said = ours("zookeeper-server-stop")
     assert (said.stdout, said.status) == ("No zookeeper server to stop\n", 1)
