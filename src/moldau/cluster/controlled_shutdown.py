@@ -29,7 +29,7 @@ class ShutdownAnswer(NamedTuple):
     """What a broker that wants to stop has to know."""
 
     still_led: tuple[PartitionKey, ...]
-    """Partitions that others have replicas of, but none that can lead now."""
+    """Partitions that others may lead later, when their replicas have caught up."""
     version: int
     """Brokers that have read this version of the metadata know who leads all others."""
 
@@ -57,7 +57,7 @@ def answer_shutdown_request(
         if change is None:
             continue
         if partition.leader == broker_id and change.leader == NO_LEADER:
-            if len(partition.replicas) > 1:
+            if _may_be_led_later(image, partition, broker_id):
                 still_led.append(PartitionKey(topic.name, partition.index))
             yield None
         else:
@@ -74,6 +74,14 @@ def _asking(image: MetadataImage, broker_id: BrokerId, broker_epoch: int) -> Bro
     if broker_epoch == UNKNOWN_BROKER_EPOCH:
         return broker
     return registered_broker(image, broker_id, broker_epoch)
+
+
+def _may_be_led_later(image: MetadataImage, partition: Partition, broker_id: BrokerId) -> bool:
+    """Tell whether another replica may catch up: its broker lives, and does not stop as well."""
+    return any(
+        one != broker_id and one in image.brokers and image.brokers[one].active
+        for one in partition.replicas
+    )
 
 
 def _departure(

@@ -134,6 +134,9 @@ class Broker:
             # The first broker of a cluster can only join if it is the controller.
             run = self.parts.tenures.run()
             self._tasks.append(asyncio.create_task(run, name="tenures"))
+            if self.parts.watches is not None:
+                watch = self.parts.watches.run()
+                self._tasks.append(asyncio.create_task(watch, name="broker watches"))
             self.connections.begin()
         await self._join()
         await self._serve_partitions()

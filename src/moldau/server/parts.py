@@ -59,6 +59,7 @@ from moldau.server.upkeep.compaction import CleanerSettings, Compaction
 from moldau.server.upkeep.housekeeping import Housekeeping
 from moldau.server.upkeep.index_repair import IndexRepair
 from moldau.server.upkeep.scrubbing import Scrubber
+from moldau.server.zookeeper.broker_watches import BrokerWatches
 from moldau.server.zookeeper.elected_controller import (
     ElectedChannel,
     ElectedController,
@@ -189,6 +190,8 @@ class Parts:
             settings.values.integer("replica.lag.time.max.ms") / 1000,
         )
         self.replicas = self._make_replicas()
+        self.watches = self._make_watches()
+        """Looks after the processes of other brokers, where brokers are elected."""
         self.tenures = self._make_tenures()
         """Runs for election, where brokers are elected."""
 
@@ -217,14 +220,22 @@ class Parts:
             lambda: self.logs.ids_of(self._cordoned_paths()),
         )
 
-    def _make_tenures(self) -> Tenures | None:
+    def _make_watches(self) -> BrokerWatches | None:
         if self.elected is None:
+            return None
+        return BrokerWatches(
+            self.broker_id, self.elected, self.ports.network, self.live_brokers.address
+        )
+
+    def _make_tenures(self) -> Tenures | None:
+        if self.elected is None or self.watches is None:
             return None
         return Tenures(
             self.broker_id,
             self.elected,
             self.controller,
             self.open_command_channels,
+            self.watches.look_again,
             RequestSettings(
                 self.ports.random,
                 self.settings.delete_topic_enable,

@@ -193,6 +193,7 @@ def _discovery(
         internal_topics,
         auto_create=settings.auto_create_topics_enable,
         partition_limit=settings.max_request_partition_size_limit,
+        is_suspected=parts.watches.is_suspected if parts.watches else lambda _: False,
     )
 
 

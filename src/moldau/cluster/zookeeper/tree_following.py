@@ -84,6 +84,7 @@ class TreeFollowing:
 
     async def begin(self, known_ids: dict[str, TopicId]) -> MetadataImage:
         """Read the whole tree; return the image that this tenure begins with."""
+        await self._look_at_seat()
         nodes = await self._reader.read_tree()
         self._note_versions(nodes)
         for path, node in nodes.items():
@@ -132,7 +133,9 @@ class TreeFollowing:
                     self._changed(path)  # it went while it was read
 
     async def _look_at(self, path: str) -> None:
-        if path == paths.BROKER_IDS:
+        if path == paths.CONTROLLER:
+            await self._look_at_seat()
+        elif path == paths.BROKER_IDS:
             await self._look_at_brokers()
         elif paths.child(paths.BROKER_IDS, path) is not None:
             await self._look_at_broker(path)
@@ -144,6 +147,13 @@ class TreeFollowing:
             await self._look_at_notifications(path)
         else:
             await self._look_at_node(path, await self._reader.read(path, watched=True))
+
+    async def _look_at_seat(self) -> None:
+        """End the tenure if its node is gone: another broker takes this one for dead."""
+        session = self._tenure.session
+        stat = await session.exists(paths.CONTROLLER, lambda: self._changed(paths.CONTROLLER))
+        if stat is None or stat.ephemeral_owner != session.session_id:
+            self._tenure.end()
 
     async def _look_at_brokers(self) -> None:
         names = await self._reader.children(paths.BROKER_IDS)

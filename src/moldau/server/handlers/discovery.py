@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from operator import attrgetter
 from typing import Final, TypeAlias
 
-from moldau.base.ids import ZERO_TOPIC_ID, TopicId
+from moldau.base.ids import ZERO_TOPIC_ID, BrokerId, TopicId
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.leader_choice import is_directory_online
 from moldau.cluster.model import NO_LEADER, Broker, Partition, Topic
@@ -75,13 +75,16 @@ class DiscoveryHandlers:
         *,
         auto_create: bool,
         partition_limit: int,
+        is_suspected: Callable[[BrokerId], bool] = lambda _: False,
     ) -> None:
+        """`is_suspected` tells of brokers that may be gone, although the image has them."""
         self._image = image
         self._controller_id = controller_id
         self._topics = topics
         self._internal_topics = internal_topics
         self._auto_create = auto_create
         self._partition_limit = partition_limit
+        self._is_suspected = is_suspected
 
     # Metadata
 
@@ -143,7 +146,12 @@ class DiscoveryHandlers:
     ) -> Sliced[MetadataResponse]:
         """Describe topics as one image has them; `refused` are those that were not created."""
         response = self._cluster(image, request, context)
-        reachable = _Reachable(image, context, is_listener_told=context.version >= LISTENERS_FROM)
+        reachable = _Reachable(
+            image,
+            context,
+            self._is_suspected,
+            is_listener_told=context.version >= LISTENERS_FROM,
+        )
         operations = (
             bit_field(TOPIC_OPERATIONS)
             if request.include_topic_authorized_operations
@@ -213,7 +221,7 @@ class DiscoveryHandlers:
     ) -> Sliced[DescribeTopicPartitionsResponse]:
         """Tell about topics page by page, in the order of their names."""
         image = self._image()
-        reachable = _Reachable(image, context, is_listener_told=True)
+        reachable = _Reachable(image, context, self._is_suspected, is_listener_told=True)
         cursor = request.cursor
         named = yield from once(topic.name for topic in request.topics)
         if cursor is not None and not _reaches(cursor, named):
@@ -248,20 +256,29 @@ class DiscoveryHandlers:
 class _Reachable:
     """The brokers that a client can reach on its listener, and what that means for partitions."""
 
-    __slots__ = ("_brokers", "_unreachable", "image")
+    __slots__ = ("_brokers", "_suspected", "_unreachable", "image")
 
     def __init__(
-        self, image: MetadataImage, context: RequestContext, *, is_listener_told: bool
+        self,
+        image: MetadataImage,
+        context: RequestContext,
+        is_suspected: Callable[[BrokerId], bool],
+        *,
+        is_listener_told: bool,
     ) -> None:
         """`is_listener_told` says whether the client knows the error LISTENER_NOT_FOUND."""
         self.image = image
         self._brokers = {broker.id: broker for broker, _, _ in _addresses(image, context)}
+        self._suspected = frozenset(filter(is_suspected, self._brokers))
         self._unreachable = (
             ErrorCode.LISTENER_NOT_FOUND if is_listener_told else ErrorCode.LEADER_NOT_AVAILABLE
         )
 
     def leader(self, partition: Partition) -> tuple[ErrorCode, int]:
         """Return a partition's leader; an error and none if this client cannot reach one."""
+        if partition.leader in self._suspected:
+            # Clients ask again soon, and the controller has decided by then.
+            return ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
         if partition.leader in self._brokers:
             return ErrorCode.NONE, partition.leader
         broker = self.image.brokers.get(partition.leader)

@@ -45,12 +45,15 @@ class Tenures:
         store: ZooKeeperStore,
         controller: Controller,
         open_channels: Callable[[], BrokerChannels],
+        began: Callable[[], None],
         request_settings: RequestSettings,
     ) -> None:
+        """`began` is called whenever this broker has become the controller."""
         self._broker_id = broker_id
         self._store = store
         self._controller = controller
         self._open_channels = open_channels
+        self._began = began
         self._request_settings = request_settings
         self._sender: CommandSender | None = None
 
@@ -78,6 +81,7 @@ class Tenures:
         )
         self._sender = sender
         sender.begin()
+        self._began()
         tools = ToolDuties(tenure, self._controller.decide, self._request_settings)
         duties = asyncio.ensure_future(self._do_duties(following, tools))
         try:
