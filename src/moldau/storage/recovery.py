@@ -20,7 +20,9 @@ A power cut can lose the last batch of a segment exactly at its boundary. That l
 bytes, only a gap before the next segment. Such a gap is a loss, and everything after it is removed:
 a replica must fetch it again instead of serving a log with a hole. Kafka's cleaner makes such gaps
 too; ours does not, nor does a follower of a compacted log. So a gap is accepted if the log is
-compacted, or below the offset up to which it once was.
+compacted, or below the offset up to which it once was, and if batches follow. An empty segment
+behind a gap says only that its file was made: a leader with such an end could never be caught up
+with, because there is nothing to fetch up to it.
 
 On a full disk recovery skips what can be rebuilt later: snapshots, and index files of closed
 segments. Two things must be written, or the log is not opened (DiskFull): the `.txnindex`, and the
@@ -262,9 +264,17 @@ class _Opening:
         base_offset = self.segments[number].base_offset
         if number == first or base_offset == end_offset:
             return None
-        if end_offset < base_offset <= self._gaps_below:
+        if end_offset < base_offset <= self._gaps_below and self._has_batches(number):
             return None
         return CorruptRecords(f"segment {base_offset} where {end_offset} was next")
+
+    def _has_batches(self, number: int) -> bool:
+        """Tell whether a segment or one after it begins with something that looks like a batch."""
+        for segment in self.segments[number:]:
+            with contextlib.suppress(CorruptRecords):
+                if next(iter(segment.batches()), None) is not None:
+                    return True
+        return False
 
     def _recover_segment(
         self, segment: Segment, recovery_point: int

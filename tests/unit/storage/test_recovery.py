@@ -145,6 +145,19 @@ class TestTornTails:
         assert again.log().log_end_offset == 6
         assert [record.offset for record in read_all(again.log())] == [0, 1, 2, 4, 5]
 
+    @pytest.mark.parametrize("left", [0, 200], ids=["empty", "zeros"])
+    def test_a_gap_before_the_end_of_a_compacted_log_is_a_loss(self, left):
+        broker = Broker(config=LogConfig(segment_bytes=1000, cleanup_policy=frozenset({"compact"})))
+        fill(broker, 5)
+        broker.disk.open(path(2, ".log")).truncate(400)
+        last = broker.disk.open(path(4, ".log"))
+        last.truncate(0)
+        last.append([bytes(left)])
+        again = broker.kill()
+        # Nobody could ever fetch up to 4, and without followers nothing may be appended there.
+        assert again.log().log_end_offset == 3
+        assert again.log().active.base_offset == 2
+
     @pytest.mark.parametrize(("compacted_below", "end"), [(4, 6), (3, 3)])
     def test_one_that_was_compacted_may_have_them_up_to_there(self, broker, compacted_below, end):
         fill(broker, 6)
