@@ -54,7 +54,6 @@ ZOMBIES = ("zombie leader", "kill of a leader", "short pause", "ring partition")
 LOST_ANSWERS = ("lost ISR answers",)
 ONE_PAIR = ("power cut", "ring partition")
 """Of three brokers a ring partition parts two, and the voter or a third one hears both."""
-TAKEN_IDS = ("two brokers with one id", "kill")
 COORDINATORS = ("kill of a coordinator", "kill of a leader", "isolation", "ring partition")
 
 

@@ -6,7 +6,6 @@ in a whole cluster: in the leader, in the follower and, where it checks the same
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -20,7 +19,6 @@ from kits.mutants.cluster_runs import (
     POWER,
     QUICK_LAG,
     SLOW_LAG,
-    TAKEN_IDS,
     ZOMBIES,
     data,
 )
@@ -87,24 +85,15 @@ def let_earlier_lives_join(patch: Patch) -> None:
 
 
 def return_as_if_nothing_was_lost(patch: Patch) -> None:
-    _give_the_last_epoch(patch, lambda told_epoch: True)
-
-
-def return_as_the_last_with_this_id(patch: Patch) -> None:
-    _give_the_last_epoch(patch, lambda told_epoch: told_epoch >= 0)
-
-
-def _give_the_last_epoch(patch: Patch, applies: Callable[[int], bool]) -> None:
-    """Let a broker tell the last epoch that its id had, in the place of the one on its disk."""
     register = brokers.register_broker
 
-    def register_as_the_last(image, registration, **options):
+    def register_as_clean(image, registration, **options):
         known = image.brokers.get(registration.broker_id)
-        if known is not None and applies(registration.previous_broker_epoch):
+        if known is not None:
             registration = replace(registration, previous_broker_epoch=known.epoch)
         return register(image, registration, **options)
 
-    patch.setattr(brokers, "register_broker", register_as_the_last)
+    patch.setattr(brokers, "register_broker", register_as_clean)
 
 
 def pass_changes_of_metadata_by(patch: Patch) -> None:
@@ -172,8 +161,6 @@ def append_after_the_leadership(patch: Patch) -> None:
 ALL_IN_SYNC = {"topics": (TopicPlan("topic-0", 3, 3, 3),)}
 LEADER_ALONE = {"topics": (TopicPlan("topic-0", 3, 2, 1),)}
 """The high watermark moves on with the leader alone, and the voter need not be a replica."""
-PAIRS = {"topics": (TopicPlan("topic-0", 3, 2, 2),)}
-"""Two replicas are in sync, or nothing is committed: either may lead while the other is away."""
 COMMITTED = "I3|P1|P2|P9"
 
 MUTANTS = {
@@ -209,9 +196,6 @@ MUTANTS = {
     "a fenced broker joins": Mutant(let_fenced_brokers_join, data(*CUTS), "I4"),
     "an unclean return keeps its place": Mutant(
         return_as_if_nothing_was_lost, data(*POWER, **ALL_IN_SYNC), COMMITTED
-    ),
-    "a broker returns with the epoch of another machine": Mutant(
-        return_as_the_last_with_this_id, data(*TAKEN_IDS, **PAIRS), COMMITTED
     ),
     "a change of metadata is passed by": Mutant(pass_changes_of_metadata_by, data(*KILLS), "P7|I3"),
     "truncation to the high watermark": Mutant(
