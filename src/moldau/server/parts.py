@@ -205,6 +205,7 @@ class Parts:
                 self.ports.clock,
                 values.integer("initial.broker.registration.timeout.ms") / 1000,
                 self.housekeeping.keep_broker_epoch,
+                lambda: self.logs.failed_directory_ids,
             )
         return Membership(
             self.requests,

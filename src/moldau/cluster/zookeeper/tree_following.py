@@ -11,10 +11,11 @@ A malformed node is left out with one line, and all others count.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Generator, Iterable, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from moldau.base.ids import BrokerId, TopicId
 from moldau.cluster.changes import Change
@@ -45,6 +46,9 @@ from moldau.cluster.zookeeper.tenure import Tenure
 from moldau.cluster.zookeeper.tree_reader import TreeReader
 
 logger = logging.getLogger(__name__)
+
+KEPT_MS: Final = 15 * 60 * 1000
+"""How long notifications of changed configs stay; Kafka's number."""
 
 T = TypeVar("T")
 
@@ -258,6 +262,8 @@ class TreeFollowing:
         others = {path for path in self._seen_notifications if not path.startswith(parent)}
         seen = self._seen_notifications & found
         self._seen_notifications = others | found
+        if parent == paths.CONFIG_CHANGES:
+            await self._remove_old(sorted(found))
         for path in sorted(found - seen):
             node = await self._reader.read(path)
             if node is not None:
@@ -265,6 +271,20 @@ class TreeFollowing:
                     await self._take_notification(parent, path, node)
                 except MalformedNode as malformed:
                     self._complain(malformed)
+
+    async def _remove_old(self, notifications: list[str]) -> None:
+        """Remove notifications that are much older than the newest: all who watch have read them.
+
+        Kafka's brokers do so after 15 minutes. The servers' clocks date both.
+        """
+        session = self._tenure.session
+        newest = await session.exists(notifications[-1]) if notifications else None
+        for path in notifications[:-1]:
+            stat = await session.exists(path)
+            if newest is None or stat is None or newest.ctime_ms - stat.ctime_ms < KEPT_MS:
+                return
+            with contextlib.suppress(NoNode):
+                await session.delete(path)
 
     async def _take_notification(self, parent: str, path: str, node: StoredNode) -> None:
         if parent == paths.CONFIG_CHANGES:

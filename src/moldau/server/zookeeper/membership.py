@@ -20,9 +20,10 @@ from moldau.base.errors import UserError
 from moldau.base.ids import BrokerId
 from moldau.cluster.brokers import BrokerRegistration
 from moldau.cluster.store import StoreFailed
-from moldau.cluster.zookeeper.client.port import SessionExpired, ZooKeeperError
+from moldau.cluster.zookeeper.client.port import NodeKind, SessionExpired, ZooKeeperError
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, encode_broker
+from moldau.cluster.zookeeper.nodes.log_dir_nodes import encode_log_dir_event
 from moldau.cluster.zookeeper.registration import IdTaken, is_registered, register_broker
 from moldau.cluster.zookeeper.store import ZooKeeperStore
 from moldau.engine.errors import ClientError
@@ -56,6 +57,7 @@ class ZooKeeperMembership:
         clock: Clock,
         patience_s: float,
         keep_broker_epoch: Callable[[int], Awaitable[None]],
+        failed_directories: Callable[[], tuple[bytes, ...]] = lambda: (),
     ) -> None:
         """`patience_s` is how long a start waits for the node of an earlier life to go."""
         self._store = store
@@ -65,12 +67,16 @@ class ZooKeeperMembership:
         self._keep_broker_epoch = keep_broker_epoch
         self._state = State.STARTING
         self._registration: BrokerRegistration | None = None
-        self._changed = asyncio.Event()
-        self._ready = False
+        self._failed_directories = failed_directories
+        self._told_directories: frozenset[bytes] = frozenset()
+        """Failed ones that the controller was told of."""
+        self._image_changed = asyncio.Event()
+        self._looks = asyncio.Event()
+        """Set when the broker's node may be gone, or the controller has to be told something."""
         self.broker_epoch = -1
         """The transaction that created its node; -1 before the first."""
-        store.on_new_life = self._changed.set
-        store.subscribe(lambda *_: self._changed.set())
+        store.on_new_life = self._looks.set
+        store.subscribe(lambda *_: self._image_changed.set())
 
     @property
     def state(self) -> State:
@@ -116,10 +122,9 @@ class ZooKeeperMembership:
 
     async def unfenced(self) -> None:
         """Return once the controller has told this broker of its own registration."""
-        self._ready = True
         while not self._is_known():
-            self._changed.clear()
-            await self._changed.wait()
+            self._image_changed.clear()
+            await self._image_changed.wait()
         if self._state is State.FENCED:
             await self._forget_loss()
             self._enter(State.RUNNING)
@@ -147,9 +152,10 @@ class ZooKeeperMembership:
     async def run(self) -> None:
         """Keep this broker registered until it has signed off, or until cancelled."""
         while self._state is not State.STOPPED:
-            self._changed.clear()
+            self._looks.clear()
             if await self._is_registered():
-                await self._changed.wait()
+                await self._tell_failures()
+                await self._looks.wait()
             elif self._state is not State.STOPPING:
                 await self._register_again()
             else:
@@ -163,7 +169,7 @@ class ZooKeeperMembership:
                 self._store.lives.session,
                 registration.broker_id,
                 self.broker_epoch,
-                self._changed.set,
+                self._looks.set,
             )
         except (StoreFailed, SessionExpired):
             return False
@@ -178,7 +184,27 @@ class ZooKeeperMembership:
         await self.unfenced()
 
     def directories_changed(self) -> None:
-        """Do nothing yet."""
+        """Tell the controller if a log directory has failed."""
+        if not self._told_directories.issuperset(self._failed_directories()):
+            self._looks.set()
+
+    async def _tell_failures(self) -> None:
+        """Notify the controller of failed directories; it asks which replicas lay there."""
+        failed = frozenset(self._failed_directories())
+        registration = self._registration
+        if registration is None or failed <= self._told_directories:
+            return
+        event = encode_log_dir_event(registration.broker_id)
+        try:
+            await self._store.lives.session.create(
+                paths.LOG_DIR_EVENT_PREFIX, event, NodeKind.SEQUENTIAL
+            )
+        except (StoreFailed, ZooKeeperError) as error:
+            logger.debug("the controller does not know of a failed directory yet: %s", error)
+            await asyncio.sleep(RETRY_S)
+            self._looks.set()
+        else:
+            self._told_directories = failed
 
     # Leaving
 
@@ -208,4 +234,4 @@ class ZooKeeperMembership:
         if state is not self._state:
             logger.info("broker is %s", state.value)
             self._state = state
-            self._changed.set()
+            self._looks.set()
