@@ -21,6 +21,8 @@ CURRENT = "4.3.1"
 """The Kafka that Moldau is measured and checked against."""
 ZOOKEEPER_ERA = "3.9.1"
 """The last line with ZooKeeper and its inter-broker messages."""
+LAST_ZOOKEEPER_TOOLS = "2.8.2"
+"""The last line whose tools take `--zookeeper`."""
 OLDEST = "1.1.1"
 """The oldest clients and tools Moldau serves."""
 VERSIONS = (CURRENT, ZOOKEEPER_ERA, OLDEST)

@@ -65,6 +65,8 @@ class PartitionState(NamedTuple):
 class Cluster:
     """Brokers 1 to `size`, of which the first votes; a context manager."""
 
+    first_id = VOTER
+
     def __init__(
         self,
         directory: Path,
@@ -74,7 +76,7 @@ class Cluster:
         environ: Mapping[str, str] | None = None,
         links: Links | None = None,
     ) -> None:
-        self.ids = range(VOTER, VOTER + size)
+        self.ids = range(self.first_id, self.first_id + size)
         self.ports = {broker_id: free_port() for broker_id in self.ids}
         """Where brokers listen: a test looks past the network that it may cut."""
         self.advertised = dict(self.ports)
@@ -84,14 +86,19 @@ class Cluster:
         self._running: dict[int, Serving] = {}
         self._paused: set[int] = set()
         self._lives: dict[int, list[Serving]] = {broker_id: [] for broker_id in self.ids}
-        cluster_id = uuid_text(random_uuid(system_random()))
-        controller_port = reached_port = free_port()
         if links is not None:
-            reached_port = links.before(CONTROLLER, controller_port)
             self.advertised = {
                 broker_id: links.before(broker(broker_id), port)
                 for broker_id, port in self.ports.items()
             }
+        self._prepare(settings, links)
+
+    def _prepare(self, settings: Mapping[str, str], links: Links | None) -> None:
+        """Write the settings of all brokers, and format their folders."""
+        cluster_id = uuid_text(random_uuid(system_random()))
+        controller_port = reached_port = free_port()
+        if links is not None:
+            reached_port = links.before(CONTROLLER, controller_port)
         for broker_id in self.ids:
             port = controller_port if broker_id == VOTER else reached_port
             self._format(broker_id, cluster_id, port, settings)
@@ -99,22 +106,31 @@ class Cluster:
     def _format(
         self, broker_id: int, cluster_id: str, controller_port: int, settings: Mapping[str, str]
     ) -> None:
-        folder = self.folder(broker_id)
-        folder.mkdir(parents=True)
         listeners = f"PLAINTEXT://127.0.0.1:{self.ports[broker_id]}"
         roles = "broker"
         if broker_id == VOTER:
             listeners += f",CONTROLLER://127.0.0.1:{controller_port}"
             roles = "broker,controller"
-        properties = {
+        quorum = {
             "node.id": str(broker_id),
             "process.roles": roles,
             "listeners": listeners,
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.advertised[broker_id]}",
-            "log.dirs": str(self.data(broker_id)),
             "controller.quorum.voters": f"{VOTER}@127.0.0.1:{controller_port}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        }
+        file = self._write_settings(broker_id, {**quorum, **settings})
+        said = ours("kafka-storage", "format", "-t", cluster_id, "-c", file)
+        assert said.status == 0, said
+
+    def _write_settings(self, broker_id: int, settings: Mapping[str, str]) -> Path:
+        """Write the file of a broker; return it."""
+        folder = self.folder(broker_id)
+        folder.mkdir(parents=True)
+        properties = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[broker_id]}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.advertised[broker_id]}",
+            "log.dirs": str(self.data(broker_id)),
             "default.replication.factor": str(min(3, len(self.ids))),
             "offsets.topic.replication.factor": str(min(3, len(self.ids))),
             "offsets.topic.num.partitions": "6",
@@ -126,8 +142,7 @@ class Cluster:
         }
         file = folder / "server.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-        said = ours("kafka-storage", "format", "-t", cluster_id, "-c", file)
-        assert said.status == 0, said
+        return file
 
     # Where things are
 
@@ -335,6 +350,10 @@ class Cluster:
     def check_outputs(self) -> None:
         """Find errors and tracebacks that brokers have logged."""
         for broker_id in self.ids:
-            said = self.output(broker_id)
-            lines = [line for line in said.splitlines() if _ERROR in line or "Traceback" in line]
-            assert not lines, f"broker {broker_id}:\n{said[-8000:]}"
+            lines = self.error_lines(broker_id)
+            assert not lines, f"broker {broker_id}:\n{self.output(broker_id)[-8000:]}"
+
+    def error_lines(self, broker_id: int) -> list[str]:
+        """Return the lines that should not be in the log of a broker."""
+        lines = self.output(broker_id).splitlines()
+        return [line for line in lines if _ERROR in line or "Traceback" in line]

@@ -9,6 +9,7 @@ import pytest
 
 from kafka_harness.zookeeper_node import ZooKeeperNode, require_zookeeper
 from process.clusters import Cluster
+from process.zookeeper_clusters import ZooKeeperCluster
 
 
 @pytest.fixture
@@ -24,3 +25,20 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperNod
     require_zookeeper()
     with ZooKeeperNode(tmp_path_factory.mktemp("zookeeper")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def shared_on_zookeeper(
+    zookeeper: ZooKeeperNode, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ZooKeeperCluster]:
+    """Return three brokers on ZooKeeper that quick tests share: each leaves them running."""
+    directory = tmp_path_factory.mktemp("on-zookeeper")
+    with ZooKeeperCluster(directory, zookeeper, "/shared") as running:
+        yield running
+
+
+@pytest.fixture
+def on_zookeeper(shared_on_zookeeper: ZooKeeperCluster) -> Iterator[ZooKeeperCluster]:
+    """Return the shared brokers, and start again those that a test has ended."""
+    yield shared_on_zookeeper
+    shared_on_zookeeper.make_whole()

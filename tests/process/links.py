@@ -2,7 +2,8 @@
 
 All who talk to a broker use its one advertised address, so a proxy cannot stand between two of them
 only. Instead the proxy before a listener finds out who connects, from the client id of the first
-request: brokers name themselves there (`broker-2-fetcher-0`), everybody else is a client. Network
+request: brokers name themselves there (`broker-2-fetcher-0`), everybody else is a client. ZooKeeper
+has no such name; there each broker is given a proxy of its own (`between`). Network
 namespaces would do without that, but containers often forbid them, and every client of a test would
 have to run inside one.
 
@@ -26,6 +27,7 @@ from typing import Final, NamedTuple, Self
 
 CLIENTS: Final = "clients"
 CONTROLLER: Final = "controller"
+ZOOKEEPER: Final = "zookeeper"
 
 _CHUNK: Final = 1 << 16
 _CLOSING_TURNS: Final = 10
@@ -117,10 +119,17 @@ class Links:
 
     def before(self, receiver: str, port: int) -> int:
         """Put a proxy before a listener; return the port by which others shall reach it."""
+        return self._listen(None, receiver, port)
 
+    def between(self, caller: str, receiver: str, port: int) -> int:
+        """Put a proxy before a listener for one caller, in whatever protocol; return its port."""
+        return self._listen(caller, receiver, port)
+
+    def _listen(self, caller: str | None, receiver: str, port: int) -> int:
         async def listen() -> int:
             server = await asyncio.start_server(
-                lambda reader, writer: self._accept(receiver, port, reader, writer), "127.0.0.1"
+                lambda reader, writer: self._accept(caller, receiver, port, reader, writer),
+                "127.0.0.1",
             )
             self._servers.append(server)
             self._peers.add(receiver)
@@ -190,17 +199,19 @@ class Links:
 
     def _accept(
         self,
+        known: str | None,
         receiver: str,
         port: int,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        task = self._loop.create_task(self._serve(receiver, port, reader, writer))
+        task = self._loop.create_task(self._serve(known, receiver, port, reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(
         self,
+        known: str | None,
         receiver: str,
         port: int,
         reader: asyncio.StreamReader,
@@ -209,7 +220,7 @@ class Links:
         try:
             # One that closes before it has said anything, or finds nobody there, is done with.
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                opening, caller = await _opening(reader)
+                opening, caller = await _opening(reader) if known is None else (b"", known)
                 await self._passable(Direction(caller, receiver))
                 if frozenset({caller, receiver}) not in self._refused:
                     upstream = await asyncio.open_connection("127.0.0.1", port)
