@@ -50,6 +50,9 @@ class CommandFence:
         """Return the error that a command is refused with; None if it is to be carried out."""
         if controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
+        # No two controllers have the same epoch: whoever says so is none.
+        if controller_epoch == self.controller_epoch and controller_id != self.controller_id:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
         # Also a command for another life tells who is controller.
         self.hear_of(controller_id, controller_epoch)
         # With a newer epoch, the broker has not learnt of its own registration yet. The controller

@@ -60,6 +60,13 @@ def test_a_controller_that_was_heard_of_fences_as_well():
     assert fence.check(1, 3, 50, 50) == STALE_CONTROLLER
 
 
+def test_no_two_controllers_have_the_same_epoch():
+    fence = CommandFence()
+    assert fence.check(2, 4, 50, 50) is None
+    assert fence.check(1, 4, 50, 50) == STALE_CONTROLLER
+    assert fence.controller_id == 2
+
+
 @pytest.mark.parametrize("epoch", [-1, -5])
 def test_no_controller_has_such_an_epoch(epoch):
     assert CommandFence().check(1, epoch, 50, 50) == STALE_CONTROLLER
