@@ -7,14 +7,17 @@ The order of keys is that of Kafka's hash maps: of version 4 as Kafka 1.1.1 (Sca
 of version 5 as Kafka 3.9.1 (Scala 2.13) does. Of more than four listeners only the endpoints are in
 Kafka's order, not the map of their protocols.
 
-Beside Kafka's fields there is one of our own, which Kafka's tools ignore: `may_lack_records`. With
-it a broker says that its disk may have lost records that it had acknowledged, by a power cut for
-instance. It is written only if that is so; otherwise the bytes are Kafka's.
+Beside Kafka's fields there are two of our own, which Kafka's tools ignore. With `may_lack_records` a
+broker says that its disk may have lost records that it had acknowledged, by a power cut for
+instance. `optional_features` are those whose levels begin at 0: up to 3.9, Kafka's tools cannot read
+a node with such a range among its features. Each is written only if there is something to say;
+otherwise the bytes are Kafka's.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,6 +44,7 @@ _HOST: Final = re.compile(r"[0-9a-zA-Z\-%._:]*")
 _PORT: Final = re.compile(r"0|[1-9][0-9]{0,4}")
 
 _MAY_LACK_RECORDS: Final = "may_lack_records"
+_OPTIONAL_FEATURES: Final = "optional_features"
 
 _KEYS: Final = {
     4: (
@@ -96,17 +100,20 @@ def encode_broker(node: BrokerNode) -> bytes:
         "listener_security_protocol_map": {
             endpoint.listener: _PROTOCOLS[endpoint.security_protocol] for endpoint in node.endpoints
         },
-        "features": {
-            feature.name: {"min_version": feature.minimum, "max_version": feature.maximum}
-            for feature in node.features
-        },
+        "features": _ranges(one for one in node.features if one.minimum),
     }
     if node.rack is not None:
         fields["rack"] = node.rack
     if node.may_lack_records:
         fields[_MAY_LACK_RECORDS] = True
-    order = (*_KEYS[node.version], _MAY_LACK_RECORDS)
+    if optional := _ranges(one for one in node.features if not one.minimum):
+        fields[_OPTIONAL_FEATURES] = optional
+    order = (*_KEYS[node.version], _MAY_LACK_RECORDS, _OPTIONAL_FEATURES)
     return encode_object({key: fields[key] for key in order if key in fields})
+
+
+def _ranges(features: Iterable[FeatureRange]) -> dict[str, dict[str, int]]:
+    return {one.name: {"min_version": one.minimum, "max_version": one.maximum} for one in features}
 
 
 def _address(endpoint: Endpoint) -> str:
@@ -121,7 +128,10 @@ def decode_broker(path: str, data: bytes | None) -> BrokerNode:
     return BrokerNode(
         _endpoints(fields, version),
         fields.text("rack") if "rack" in fields else None,
-        tuple(_features(fields.object("features", {}))),
+        (
+            *_features(fields.object("features", {})),
+            *_features(fields.object(_OPTIONAL_FEATURES, {})),
+        ),
         fields.number("jmx_port", -1, least=-1, most=INT32_MAX),
         fields.decimal_text("timestamp", NO_TIMESTAMP),
         version,

@@ -228,6 +228,20 @@ def test_broker(data, node):
     assert decode_broker("/b", data) == node
 
 
+def test_features_that_begin_at_0_are_where_kafkas_tools_do_not_look():
+    """2.8's `kafka-topics --alter` fails at such a range among the features of any broker."""
+    data = (
+        b'{"features":{"g":{"min_version":1,"max_version":2}},"listener_security_protocol_map":'
+        b'{"PLAINTEXT":"PLAINTEXT"},"endpoints":["PLAINTEXT://127.0.0.1:9092"],"jmx_port":-1,'
+        b'"port":9092,"host":"127.0.0.1","version":5,"timestamp":"7",'
+        b'"optional_features":{"f":{"min_version":0,"max_version":1}}}'
+    )
+    features = FeatureRange("f", 0, 1), FeatureRange("g", 1, 2)
+    node = BrokerNode((PLAIN,), None, features, timestamp_ms=7)
+    assert encode_broker(node) == data
+    assert set(decode_broker("/b", data).features) == set(features)
+
+
 @pytest.mark.parametrize(("data", "node"), BROKERS)
 def test_a_broker_that_may_lack_records_says_so_behind_what_kafka_writes(data, node):
     node = replace(node, may_lack_records=True)
