@@ -48,6 +48,8 @@ class History:
         self.topic = topic
         self.acknowledged: dict[tuple[int, int], bytes] = {}
         """By partition and offset."""
+        self._unplaced: set[tuple[int, bytes]] = set()
+        """What was acknowledged without an offset."""
         self.failures: list[str] = []
         self._known: dict[tuple[int, int], bytes] = {}
         """All that anybody saw at an offset, or was told about it."""
@@ -70,6 +72,11 @@ class History:
             gap_s = now_s - self._told_s.get((producer, partition), now_s)
             self.longest_gaps_s[producer] = max(self.longest_gaps_s[producer], gap_s)
             self._told_s[producer, partition] = now_s
+
+    def told_unplaced(self, partition: int, value: bytes) -> None:
+        """Note that a producer was promised a record, and not told where it is."""
+        with self._lock:
+            self._unplaced.add((partition, value))
 
     def saw(self, partition: int, offset: int, value: bytes) -> None:
         """Note that a consumer has read a record."""
@@ -104,7 +111,11 @@ class History:
     def lost(self, cluster: Cluster) -> list[bytes]:
         """Return what was acknowledged and is not there, or not at its place."""
         stored = dict(self._stored(cluster))
-        return [value for place, value in self.acknowledged.items() if stored.get(place) != value]
+        found = {(partition, value) for (partition, _), value in stored.items()}
+        return [
+            *(value for place, value in self.acknowledged.items() if stored.get(place) != value),
+            *(value for partition, value in self._unplaced - found),
+        ]
 
     def check(self, cluster: Cluster) -> None:
         """Hold the topic to all its promises: no loss, no repetition, order, equal replicas."""
@@ -252,10 +263,13 @@ class LibrdkafkaWriter(ClusterWriter):
 
     def _heard(self, error: KafkaError | None, message: Message) -> None:
         value = message.value()
-        if error is None:
-            self._history.told(message.partition(), message.offset(), value)
-        else:
+        if error is not None:
             self._history.failed(f"{value!r}: {error}")
+        elif message.offset() is None:
+            # An answer was lost, and one to a later batch says that all before it are stored.
+            self._history.told_unplaced(message.partition(), value)
+        else:
+            self._history.told(message.partition(), message.offset(), value)
 
     def flush(self) -> None:
         left = self._producer.flush(TIMEOUT_S)
