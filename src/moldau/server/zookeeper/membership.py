@@ -222,13 +222,18 @@ class ZooKeeperMembership:
                 logger.debug("the controller has not let this broker go: %s", error)
             else:
                 answered_s = self._clock.monotonic()
-                if not left:
+                if not left or self._has_no_successor(registration.broker_id):
                     self._enter(State.STOPPED)
                     return True
             now_s = self._clock.monotonic()
             if now_s - began_s >= patience_s or now_s - answered_s >= SILENCE_PATIENCE_S:
                 return False
             await asyncio.sleep(SHUTDOWN_RETRY_S)
+
+    def _has_no_successor(self, broker_id: BrokerId) -> bool:
+        """Tell whether no other broker could take a leader over: to wait would bring nothing."""
+        brokers = self._store.image.brokers.values()
+        return all(one.id == broker_id or one.in_controlled_shutdown for one in brokers)
 
     def _enter(self, state: State) -> None:
         if state is not self._state:
