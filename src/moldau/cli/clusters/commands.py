@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,10 @@ from moldau.cli.clusters.layout import (
     BASE_PORT_MAX,
     BROKERS_MAX,
     VOTER,
+    ClusterFolder,
     LocalBroker,
+    Member,
+    ZooKeeperChoice,
     open_cluster,
 )
 from moldau.cli.clusters.properties import refuse_comma, refuse_fixed_keys
@@ -36,7 +40,27 @@ def data_option(*, required: bool = True) -> Callable[[Command], Command]:
     )  # fmt: skip
 
 
-broker_argument = click.argument("number", metavar="BROKER", type=click.IntRange(min=1))
+ZOOKEEPER = "zookeeper"
+"""What stands in the place of a broker's number."""
+
+
+class MemberName(click.ParamType[int | str]):
+    """The number of a broker, or `zookeeper`."""
+
+    name = "member"
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        """Return the number, or the word."""
+        if value == ZOOKEEPER:
+            return value
+        if not re.fullmatch(r"[1-9][0-9]{0,8}", value):
+            self.fail(f"{value!r} is no number of a broker, and not {ZOOKEEPER!r}", param, ctx)
+        return int(value)
+
+
+member_argument = click.argument("name", metavar="BROKER|zookeeper", type=MemberName())
 
 
 @click.command()
@@ -46,7 +70,15 @@ broker_argument = click.argument("number", metavar="BROKER", type=click.IntRange
 )
 @click.option(
     "--base-port", type=click.IntRange(1, BASE_PORT_MAX), metavar="PORT",
-    help="Port of the first broker [9092, or that of DIR]; the controller has the tenth after it.",
+    help="Port of the first broker [9092, or that of DIR]; the controller has the tenth after it,"
+    " ZooKeeper the twentieth.",
+)  # fmt: skip
+@click.option(
+    "--zookeeper", is_flag=True, help="Keep the metadata in a ZooKeeper that is started as well."
+)
+@click.option(
+    "--zookeeper-connect", metavar="HOST:PORT,...[/CHROOT]",
+    help="Keep the metadata in this ZooKeeper, which runs already.",
 )  # fmt: skip
 @click.option("--override", multiple=True, metavar="KEY=VALUE", help="Set one key; repeatable.")
 @click.option("--detach", is_flag=True, help="Return once all brokers are up.")
@@ -54,39 +86,47 @@ def up(
     data: Path,
     brokers: int | None,
     base_port: int | None,
+    zookeeper: bool,
+    zookeeper_connect: str | None,
     override: tuple[str, ...],
     detach: bool,
 ) -> None:
     r"""Start a cluster on this machine and run it until SIGTERM or Ctrl-C.
 
-    Prints one line, `BOOTSTRAP=HOST:PORT,...`, once all brokers accept requests. A second signal
-    ends them at once. What they hold stays in DIR, and the next start goes on with it.
+    Prints `BOOTSTRAP=HOST:PORT,...` once all brokers accept requests. A second signal ends them at
+    once. What they hold stays in DIR, and the next start goes on with it.
 
     \b
     moldau cluster up --data ./cluster
     moldau cluster up --data ./cluster --brokers 5 --base-port 19092 --detach
+    moldau cluster up --data ./cluster --zookeeper
     """
     from moldau.cli.clusters import preparing, processes  # noqa: PLC0415 - help needs no broker
-    from moldau.cli.clusters.foreground import run_in_foreground  # noqa: PLC0415 - as above
+    from moldau.cli.clusters.foreground import (  # noqa: PLC0415 - as above
+        run_in_foreground,
+        tell_addresses,
+    )
     from moldau.cli.clusters.starting import bring_up  # noqa: PLC0415 - as above
     from moldau.cli.clusters.stop_signals import Interrupted, StopSignals  # noqa: PLC0415
 
-    check_texts((str(data), override))
+    check_texts((str(data), zookeeper_connect or "", override))
+    choice = _zookeeper_choice(zookeeper, zookeeper_connect)
     overrides = assignments(override, "--override")
     refuse_fixed_keys(overrides)
     refuse_comma(data)
     with StopSignals() as signals:
         try:
             with preparing.starting(data):
-                cluster = preparing.claim(data, brokers, base_port)
-                processes.refuse_running(cluster.brokers)
+                cluster = preparing.claim(data, brokers, base_port, choice)
+                processes.refuse_running(cluster.members)
                 preparing.refuse_taken_ports(cluster)
                 for warning in preparing.check_settings(cluster, overrides):
                     _say(warning)
+                preparing.check_zookeeper(cluster)
                 preparing.prepare(cluster, overrides)
-                started = bring_up(cluster.brokers, signals, _say)
+                started = bring_up(cluster.members, signals, _say)
             if detach:
-                click.echo(f"BOOTSTRAP={cluster.bootstrap}")
+                tell_addresses(cluster)
                 return
             is_in_order = run_in_foreground(cluster, started, signals, _say)
         except Interrupted:
@@ -96,45 +136,51 @@ def up(
 
 
 @click.command()
-@broker_argument
+@member_argument
 @data_option()
-def stop(number: int, data: Path) -> None:
-    """Stop one broker of a cluster on this machine in order."""
+def stop(name: int | str, data: Path) -> None:
+    """Stop one broker, or the ZooKeeper, of a cluster on this machine in order."""
     from moldau.cli.clusters import stopping  # noqa: PLC0415 - help needs no processes
 
-    broker = open_cluster(data).broker(number)
-    _tell_end(stopping.stop([broker]), broker, "has stopped")
+    member = _member(open_cluster(data), name)
+    _tell_end(stopping.stop([member]), member, "has stopped")
 
 
 @click.command()
-@broker_argument
+@member_argument
 @data_option()
-def kill(number: int, data: Path) -> None:
-    """End one broker of a cluster on this machine at once (SIGKILL), as a crash does."""
+def kill(name: int | str, data: Path) -> None:
+    """End one broker, or the ZooKeeper, of a cluster on this machine at once, as a crash does."""
     from moldau.cli.clusters import stopping  # noqa: PLC0415 - help needs no processes
 
-    broker = open_cluster(data).broker(number)
-    _tell_end(stopping.kill([broker]), broker, "was killed")
+    member = _member(open_cluster(data), name)
+    _tell_end(stopping.kill([member]), member, "was killed")
 
 
 @click.command()
-@broker_argument
+@member_argument
 @data_option()
-def start(number: int, data: Path) -> None:
-    """Start one broker of a cluster on this machine that is down; return once it is up."""
+def start(name: int | str, data: Path) -> None:
+    """Start one broker, or the ZooKeeper, of a cluster on this machine; return once it is up.
+
+    A broker's ZooKeeper is started too, if it is that of the cluster and does not run.
+    """
     from moldau.cli.clusters import preparing, processes  # noqa: PLC0415 - help needs no broker
     from moldau.cli.clusters.starting import bring_up  # noqa: PLC0415 - as above
     from moldau.cli.clusters.stop_signals import Interrupted, StopSignals  # noqa: PLC0415
 
     cluster = open_cluster(data)
-    broker = cluster.broker(number)
+    member = _member(cluster, name)
     with StopSignals() as signals, preparing.starting(data):
-        processes.refuse_running([broker])
-        if not broker.is_voter and processes.running_id(cluster.broker(VOTER)) is None:
+        processes.refuse_running([member])
+        first = next((one for one in cluster.members if one.starts_first), member)
+        needed = [] if first == member or processes.running_id(first) is not None else [first]
+        if needed and cluster.zookeeper is None:
             raise UserError(f"broker {VOTER}, the controller, does not run: start it first")
-        preparing.format_directory(cluster, broker)
+        if isinstance(member, LocalBroker):
+            preparing.format_directory(cluster, member)
         try:
-            bring_up([broker], signals, click.echo)
+            bring_up([*needed, member], signals, click.echo)
         except Interrupted:
             raise click.exceptions.Exit(SIGNALLED + signals.last) from None
 
@@ -146,17 +192,31 @@ def down(data: Path) -> None:
     from moldau.cli.clusters import stopping  # noqa: PLC0415 - help needs no processes
 
     cluster = open_cluster(data)
-    stopped = stopping.stop(cluster.brokers)
-    for broker in stopped:
-        click.echo(f"broker {broker.broker_id} has stopped")
+    stopped = stopping.stop(cluster.members)
+    for member in stopped:
+        click.echo(f"{member.name} has stopped")
     if not stopped:
         _say(f"no broker of {cluster.path} runs")
 
 
-def _tell_end(ended: list[LocalBroker], broker: LocalBroker, how: str) -> None:
+def _zookeeper_choice(has_own: bool, connect: str | None) -> ZooKeeperChoice | None:
+    if has_own and connect is not None:
+        raise click.UsageError("--zookeeper starts one: --zookeeper-connect names another")
+    return ZooKeeperChoice(connect) if has_own or connect is not None else None
+
+
+def _member(cluster: ClusterFolder, name: int | str) -> Member:
+    if isinstance(name, int):
+        return cluster.broker(name)
+    if cluster.zookeeper is None:
+        raise UserError(f"{cluster.path} has no ZooKeeper of its own")
+    return cluster.zookeeper
+
+
+def _tell_end(ended: list[Member], member: Member, how: str) -> None:
     if not ended:
-        raise UserError(f"broker {broker.broker_id} does not run")
-    click.echo(f"broker {broker.broker_id} {how}")
+        raise UserError(f"{member.name} does not run")
+    click.echo(f"{member.name} {how}")
 
 
 def _say(text: str) -> None:

@@ -1,10 +1,12 @@
 """The folder of a cluster on one machine: which brokers it has, and where everything of them lies.
 
-    DIR/cluster.json                 id, base port and number of brokers; version of this layout
+    DIR/cluster.json                 id, base port, number of brokers, where the metadata is kept;
+                                     version of this layout
     DIR/broker-N/server.properties   written at every `moldau cluster up`
     DIR/broker-N/data                log directory
     DIR/broker-N/broker.log          what the process says, of all its runs
     DIR/broker-N/broker.pid          number, start time and command line of the process
+    DIR/zookeeper/                   the same of a ZooKeeper, if the cluster has its own
 
 `cluster.json` comes first and never changes. A folder with other contents is not touched.
 """
@@ -15,19 +17,23 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from moldau.base.errors import UserError
 from moldau.cli.frame.failures import reason_of
+from moldau.cli.zookeeper.server_process import pid_file
 
 HOST: Final = "127.0.0.1"
 VOTER: Final = 1
-"""The broker that is also the controller."""
+"""The broker that is also the controller, unless the metadata is kept in ZooKeeper."""
 CONTROLLER_OFFSET: Final = 10
 """From the base port to the port of the first controller."""
 BROKERS_MAX: Final = CONTROLLER_OFFSET
 """One more would take the controller's port."""
-BASE_PORT_MAX: Final = 65535 - CONTROLLER_OFFSET
+ZOOKEEPER_OFFSET: Final = 20
+"""From the base port to the port of the cluster's own ZooKeeper."""
+PORT_MAX: Final = 65535
+BASE_PORT_MAX: Final = PORT_MAX - CONTROLLER_OFFSET
 
 LAYOUT_VERSION: Final = 1
 FILE_NAME: Final = "cluster.json"
@@ -36,12 +42,26 @@ NEW_FILE_NAME: Final = f"{FILE_NAME}.tmp"
 
 
 @dataclass(frozen=True, slots=True)
+class ZooKeeperChoice:
+    """Which ZooKeeper keeps the metadata of a cluster."""
+
+    connect: str | None = None
+    """The user's ensemble, as `zookeeper.connect` names it; None for a server in the folder."""
+
+    def __str__(self) -> str:
+        return "a ZooKeeper of its own" if self.connect is None else f"ZooKeeper at {self.connect}"
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterShape:
     """What is decided once for a cluster."""
 
-    cluster_id: str
+    cluster_id: str | None
+    """None with ZooKeeper: the first broker draws the id, and ZooKeeper keeps it."""
     base_port: int
     broker_count: int
+    zookeeper: ZooKeeperChoice | None = None
+    """None if broker 1 keeps the metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +71,13 @@ class LocalBroker:
     broker_id: int
     port: int
     folder: Path
+    is_voter: bool
+    """Whether it is also the controller: the first to start, the last to stop."""
+
+    @property
+    def name(self) -> str:
+        """How it is called in messages."""
+        return f"broker {self.broker_id}"
 
     @property
     def address(self) -> str:
@@ -58,9 +85,9 @@ class LocalBroker:
         return f"{HOST}:{self.port}"
 
     @property
-    def is_voter(self) -> bool:
-        """Whether it is also the controller: the first to start, the last to stop."""
-        return self.broker_id == VOTER
+    def starts_first(self) -> bool:
+        """Whether others need it at their start and at their end."""
+        return self.is_voter
 
     @property
     def properties(self) -> Path:
@@ -84,6 +111,53 @@ class LocalBroker:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalZooKeeper:
+    """The ZooKeeper of a cluster on this machine."""
+
+    port: int
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """How it is called in messages."""
+        return "ZooKeeper"
+
+    @property
+    def address(self) -> str:
+        """Where brokers reach it."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def starts_first(self) -> bool:
+        """Whether others need it at their start and at their end."""
+        return True
+
+    @property
+    def properties(self) -> Path:
+        """Its settings."""
+        return self.folder / "zookeeper.properties"
+
+    @property
+    def data(self) -> Path:
+        """Its snapshots and its log of transactions."""
+        return self.folder / "data"
+
+    @property
+    def log(self) -> Path:
+        """What its process says."""
+        return self.folder / "zookeeper.log"
+
+    @property
+    def pid_file(self) -> Path:
+        """What its process is known by, also to ZooKeeper's own commands."""
+        return pid_file(self.data)
+
+
+Member: TypeAlias = LocalBroker | LocalZooKeeper
+"""What has a process of its own in a cluster on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterFolder:
     """A cluster and the folder that it lies in."""
 
@@ -96,14 +170,37 @@ class ClusterFolder:
         """Every broker, the voter first."""
         return [
             LocalBroker(
-                number, self.shape.base_port + number - VOTER, self.path / f"broker-{number}"
+                number,
+                self.shape.base_port + number - VOTER,
+                self.path / f"broker-{number}",
+                is_voter=number == VOTER and self.shape.zookeeper is None,
             )
             for number in range(VOTER, VOTER + self.shape.broker_count)
         ]
 
     @property
+    def zookeeper(self) -> LocalZooKeeper | None:
+        """Its own ZooKeeper; None if it has none."""
+        choice = self.shape.zookeeper
+        if choice is None or choice.connect is not None:
+            return None
+        return LocalZooKeeper(self.shape.base_port + ZOOKEEPER_OFFSET, self.path / "zookeeper")
+
+    @property
+    def zookeeper_connect(self) -> str | None:
+        """Where the brokers find ZooKeeper; None if a broker keeps the metadata."""
+        if self.zookeeper is not None:
+            return self.zookeeper.address
+        return None if self.shape.zookeeper is None else self.shape.zookeeper.connect
+
+    @property
+    def members(self) -> list[Member]:
+        """Whatever has a process."""
+        return [*self.brokers] if self.zookeeper is None else [self.zookeeper, *self.brokers]
+
+    @property
     def controller_port(self) -> int:
-        """Where the brokers reach the controller."""
+        """Where the brokers reach the controller, if one of them keeps the metadata."""
         return self.shape.base_port + CONTROLLER_OFFSET
 
     @property
@@ -120,11 +217,11 @@ class ClusterFolder:
         return self.brokers[number - VOTER]
 
 
-def start_order(brokers: Sequence[LocalBroker]) -> list[list[LocalBroker]]:
-    """Order brokers by their start: the voter, then all others at once. They stop in reverse."""
-    voters = [broker for broker in brokers if broker.is_voter]
-    others = [broker for broker in brokers if not broker.is_voter]
-    return [wave for wave in (voters, others) if wave]
+def start_order(members: Sequence[Member]) -> list[list[Member]]:
+    """Order by start: ZooKeeper or the voter, then all others at once. They stop in reverse."""
+    first = [member for member in members if member.starts_first]
+    others = [member for member in members if not member.starts_first]
+    return [wave for wave in (first, others) if wave]
 
 
 def open_cluster(path: Path) -> ClusterFolder:
@@ -149,7 +246,10 @@ def find_cluster(path: Path) -> ClusterFolder | None:
 
 
 def refuse_other_shape(
-    found: ClusterFolder, broker_count: int | None, base_port: int | None
+    found: ClusterFolder,
+    broker_count: int | None,
+    base_port: int | None,
+    zookeeper: ZooKeeperChoice | None = None,
 ) -> None:
     """Raise UserError if a cluster is not of the shape that was asked for; None asks for any."""
     shape = found.shape
@@ -161,6 +261,9 @@ def refuse_other_shape(
         raise UserError(
             f"{found.path} holds a cluster with base-port={shape.base_port}, not {base_port}"
         )
+    if zookeeper not in (None, shape.zookeeper):
+        kept = "its metadata in broker 1" if shape.zookeeper is None else str(shape.zookeeper)
+        raise UserError(f"{found.path} holds a cluster with {kept}, not with {zookeeper}")
 
 
 def encode(shape: ClusterShape) -> bytes:
@@ -178,14 +281,37 @@ def _decode(file: Path, content: bytes) -> ClusterShape:
     if told.get("version") != LAYOUT_VERSION:
         version = told.get("version")
         raise UserError(f"{file} has version {version!r}; this release knows {LAYOUT_VERSION}")
+    zookeeper = _zookeeper(file, told)
+    return ClusterShape(
+        _cluster_id(file, told) if zookeeper is None else None,
+        _number(file, told, "base_port", base_port_max(zookeeper)),
+        _number(file, told, "broker_count", BROKERS_MAX),
+        zookeeper,
+    )
+
+
+def base_port_max(zookeeper: ZooKeeperChoice | None) -> int:
+    """Return the largest base port that leaves room for the ports after it."""
+    has_own = zookeeper is not None and zookeeper.connect is None
+    return PORT_MAX - ZOOKEEPER_OFFSET if has_own else BASE_PORT_MAX
+
+
+def _cluster_id(file: Path, told: Mapping[str, Any]) -> str:
     cluster_id = told.get("cluster_id")
     if not isinstance(cluster_id, str) or not cluster_id:
         raise UserError(f"{file} is damaged: cluster_id is {cluster_id!r}")
-    return ClusterShape(
-        cluster_id,
-        _number(file, told, "base_port", BASE_PORT_MAX),
-        _number(file, told, "broker_count", BROKERS_MAX),
-    )
+    return cluster_id
+
+
+def _zookeeper(file: Path, told: Mapping[str, Any]) -> ZooKeeperChoice | None:
+    """Read which ZooKeeper there is; files of earlier releases have none."""
+    choice = told.get("zookeeper")
+    if choice is None:
+        return None
+    connect = choice.get("connect", "") if isinstance(choice, dict) else ""
+    if connect is None or (isinstance(connect, str) and connect):
+        return ZooKeeperChoice(connect)
+    raise UserError(f"{file} is damaged: zookeeper is {choice!r}")
 
 
 def _number(file: Path, told: Mapping[str, Any], key: str, largest: int) -> int:

@@ -1,7 +1,7 @@
 """Prepares the folder of a cluster for a start: formats directories and writes settings.
 
 Data that is there stays. Directories get the cluster's id here, because a broker that does not vote
-cannot choose one.
+cannot choose one. With ZooKeeper the brokers agree on the id there, and format their directories.
 """
 
 from __future__ import annotations
@@ -25,12 +25,16 @@ from moldau.cli.clusters.layout import (
     ClusterFolder,
     ClusterShape,
     LocalBroker,
+    ZooKeeperChoice,
+    base_port_max,
     encode,
     find_cluster,
     refuse_other_shape,
 )
-from moldau.cli.clusters.properties import environment, properties_text
+from moldau.cli.clusters.properties import environment, properties_text, zookeeper_properties_text
 from moldau.cli.frame.failures import reason_of
+from moldau.cli.zookeeper.connection import connect_to, require_kazoo
+from moldau.cli.zookeeper.installation import find_installation
 from moldau.cluster.formatting import identify_directories
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.storage.disk import Disk
@@ -39,24 +43,45 @@ BROKER_COUNT: Final = 3
 BASE_PORT: Final = 9092
 
 
-def claim(path: Path, broker_count: int | None, base_port: int | None) -> ClusterFolder:
+def claim(
+    path: Path,
+    broker_count: int | None,
+    base_port: int | None,
+    zookeeper: ZooKeeperChoice | None = None,
+) -> ClusterFolder:
     """Return the cluster of a folder, or a new one for it; UserError if the folder does not fit.
 
     Nothing is written, so that after a refused start other ports can still be chosen.
     """
     found = find_cluster(path)
     if found is None:
-        cluster_id = uuid_text(random_uuid(system_random()))
-        shape = ClusterShape(cluster_id, base_port or BASE_PORT, broker_count or BROKER_COUNT)
+        cluster_id = None if zookeeper else uuid_text(random_uuid(system_random()))
+        port = base_port or BASE_PORT
+        if port > (most := base_port_max(zookeeper)):
+            raise UserError(f"--base-port {port}: with --zookeeper it is {most} at most")
+        shape = ClusterShape(cluster_id, port, broker_count or BROKER_COUNT, zookeeper)
         return ClusterFolder(path.absolute(), shape)
-    refuse_other_shape(found, broker_count, base_port)
+    refuse_other_shape(found, broker_count, base_port, zookeeper)
     return found
+
+
+def check_zookeeper(cluster: ClusterFolder) -> None:
+    """Raise UserError, which says what is missing, if a ZooKeeper cannot be run or reached."""
+    if cluster.zookeeper_connect is None:
+        return
+    require_kazoo()
+    if cluster.zookeeper is not None:
+        find_installation(os.environ)
+    else:
+        connect_to(cluster.zookeeper_connect).close()
 
 
 def refuse_taken_ports(cluster: ClusterFolder) -> None:
     """Raise UserError if a port that the cluster needs is in use."""
-    needed = {broker.port: f"broker {broker.broker_id}" for broker in cluster.brokers}
-    for port, user in {**needed, cluster.controller_port: "the controller"}.items():
+    needed = {member.port: member.name for member in cluster.members}
+    if cluster.shape.zookeeper is None:
+        needed[cluster.controller_port] = "the controller"
+    for port, user in needed.items():
         with socket.socket() as probe:
             # As brokers do, so that connections that have just ended do not count.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -94,12 +119,20 @@ def prepare(cluster: ClusterFolder, overrides: Mapping[str, str]) -> None:
         text = properties_text(cluster, broker, overrides)
         with _writing(broker.properties):
             broker.properties.write_text(text, encoding="utf-8")
+    if (zookeeper := cluster.zookeeper) is not None:
+        with _writing(zookeeper.properties):
+            zookeeper.folder.mkdir(exist_ok=True)
+            text = zookeeper_properties_text(zookeeper)
+            zookeeper.properties.write_text(text, encoding="latin-1")
 
 
 def format_directory(cluster: ClusterFolder, broker: LocalBroker) -> None:
     """Give a broker's directory its identity, unless it has one; ConfigError if it has another."""
     directory = str(broker.data)
     with _writing(broker.data):
+        if cluster.shape.zookeeper is not None:
+            broker.data.mkdir(parents=True, exist_ok=True)
+            return
         identify_directories(
             Disk(),
             [directory],

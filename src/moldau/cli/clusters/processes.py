@@ -1,7 +1,6 @@
-"""Starts the process of a broker, finds it again in later commands, and reads its log.
+"""Starts the process of a broker or a ZooKeeper, finds it again later, and reads its log.
 
-A file beside the broker's log identifies the process. Commands find the process by it and signal
-no other.
+A file identifies the process. Commands find the process by it and signal no other.
 """
 
 from __future__ import annotations
@@ -10,43 +9,47 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from moldau.base.errors import UserError
-from moldau.cli.clusters.layout import LocalBroker
+from moldau.cli.clusters.layout import LocalBroker, LocalZooKeeper, Member
 from moldau.cli.clusters.properties import environment
 from moldau.cli.frame.failures import reason_of
 from moldau.cli.operations.known_process import KnownProcess
 from moldau.cli.operations.pid_file import find_process, write_pid_file
+from moldau.cli.zookeeper.server_process import is_answering, start_server
+from moldau.cli.zookeeper.server_properties import read_server_properties
 
 READY: Final = re.compile(rb"^ready \S+$", re.MULTILINE)
 """What `moldau serve` says once it accepts requests."""
+ZOOKEEPER_JVM_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""A quick start matters more on one machine than what a server can do at most."""
 SHOWN_LINES: Final = 10
 TAIL_BYTES: Final = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class StartedBroker:
-    """A broker whose process was just started by this command."""
+class StartedMember:
+    """A broker or a ZooKeeper whose process was just started by this command."""
 
-    broker: LocalBroker
+    member: Member
     child: subprocess.Popen[bytes]
     process: KnownProcess
     log_position: int
     """Where this run begins in the log."""
-
-    def is_ready(self) -> bool:
-        """Tell whether it has said that it accepts requests."""
-        with _opened(self.broker.log) as log:
-            log.seek(self.log_position)
-            return READY.search(log.read()) is not None
+    is_ready: Callable[[], bool]
+    """Tells whether it accepts requests."""
 
 
-def start(broker: LocalBroker) -> StartedBroker:
-    """Start a broker, and write the file that identifies its process."""
+def start(member: Member) -> StartedMember:
+    """Start a process, and write the file that identifies it."""
+    return _start_broker(member) if isinstance(member, LocalBroker) else _start_zookeeper(member)
+
+
+def _start_broker(broker: LocalBroker) -> StartedMember:
     try:
         with broker.log.open("ab") as log:
             position = log.tell()
@@ -69,11 +72,31 @@ def start(broker: LocalBroker) -> StartedBroker:
         raise _cannot_start(broker, error) from None
     process = KnownProcess.find(child.pid, lambda: True)
     assert process is not None  # nobody has waited for it yet, so the number is still its own
-    return StartedBroker(broker, child, process, position)
+    return StartedMember(broker, child, process, position, lambda: _is_serving(broker, position))
 
 
-def _cannot_start(broker: LocalBroker, error: OSError) -> UserError:
-    return UserError(f"cannot start broker {broker.broker_id}: {reason_of(error)}")
+def _start_zookeeper(zookeeper: LocalZooKeeper) -> StartedMember:
+    try:
+        with zookeeper.log.open("ab") as log:
+            position = log.tell()
+            settings = read_server_properties(zookeeper.properties, {})
+            server = start_server(settings, os.environ, log, ZOOKEEPER_JVM_OPTIONS)
+    except OSError as error:
+        raise _cannot_start(zookeeper, error) from None
+    return StartedMember(
+        zookeeper, server.child, server.process, position, lambda: is_answering(server)
+    )
+
+
+def _cannot_start(member: Member, error: OSError) -> UserError:
+    return UserError(f"cannot start {member.name}: {reason_of(error)}")
+
+
+def _is_serving(broker: LocalBroker, since: int) -> bool:
+    """Tell whether a broker has said that it accepts requests."""
+    with _opened(broker.log) as log:
+        log.seek(since)
+        return READY.search(log.read()) is not None
 
 
 def command_of(broker: LocalBroker) -> list[str]:
@@ -81,21 +104,21 @@ def command_of(broker: LocalBroker) -> list[str]:
     return [sys.executable, "-m", "moldau", "serve", "--config", str(broker.properties)]
 
 
-def find(broker: LocalBroker) -> KnownProcess | None:
-    """Find the process of a broker; None if it does not run."""
-    return find_process(broker.pid_file)
+def find(member: Member) -> KnownProcess | None:
+    """Find the process of a member; None if it does not run."""
+    return find_process(member.pid_file)
 
 
-def refuse_running(brokers: Iterable[LocalBroker]) -> None:
-    """Raise UserError if one of the brokers runs."""
-    for broker in brokers:
-        if (process_id := running_id(broker)) is not None:
-            raise UserError(f"broker {broker.broker_id} runs already (pid {process_id})")
+def refuse_running(members: Iterable[Member]) -> None:
+    """Raise UserError if one of them runs."""
+    for member in members:
+        if (process_id := running_id(member)) is not None:
+            raise UserError(f"{member.name} runs already (pid {process_id})")
 
 
-def running_id(broker: LocalBroker) -> int | None:
-    """Return the process id of a broker; None if it does not run."""
-    process = find(broker)
+def running_id(member: Member) -> int | None:
+    """Return the process id of a member; None if it does not run."""
+    process = find(member)
     if process is None:
         return None
     with process:

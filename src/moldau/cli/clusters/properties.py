@@ -1,4 +1,4 @@
-"""The settings of each broker of a cluster on one machine, as Kafka's `server.properties`."""
+"""The settings of a cluster on one machine: Kafka's `server.properties`, and ZooKeeper's."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Final
 
 from moldau.base.errors import UserError
 from moldau.base.properties import format_properties
-from moldau.cli.clusters.layout import HOST, VOTER, ClusterFolder, LocalBroker
+from moldau.cli.clusters.layout import HOST, VOTER, ClusterFolder, LocalBroker, LocalZooKeeper
 
 REPLICAS: Final = 3
 MIN_ISR: Final = 2
 
 HEADING: Final = "# Written at every `moldau cluster up`: set keys with its --override.\n"
+
+ZOOKEEPER_HEADING: Final = "# Written at every `moldau cluster up`.\n"
 
 FIXED: Final = frozenset(
     (
@@ -28,6 +30,7 @@ FIXED: Final = frozenset(
         "controller.listener.names",
         "controller.quorum.voters",
         "controller.quorum.bootstrap.servers",
+        "zookeeper.connect",
         "log.dir",
         "log.dirs",
         "metadata.log.dir",
@@ -40,8 +43,29 @@ def properties_text(
     cluster: ClusterFolder, broker: LocalBroker, overrides: Mapping[str, str]
 ) -> str:
     """Write the settings of one broker."""
-    settings = {**_topology(cluster, broker), **_replication(cluster), **overrides}
+    own = _on_zookeeper if cluster.shape.zookeeper is not None else _with_voter
+    settings = {**own(cluster, broker), **_replication(cluster), **overrides}
     return HEADING + format_properties(settings)
+
+
+def zookeeper_properties_text(zookeeper: LocalZooKeeper) -> str:
+    """Write the settings of the cluster's own ZooKeeper.
+
+    Its sessions may be short, so that somebody who kills brokers need not wait, and as long as
+    brokers ask for: two to twenty ticks would not allow both.
+    """
+    settings = {
+        "dataDir": str(zookeeper.data),
+        "clientPort": str(zookeeper.port),
+        "clientPortAddress": HOST,
+        "maxClientCnxns": "0",
+        "tickTime": "1000",
+        "minSessionTimeout": "2000",
+        "maxSessionTimeout": "60000",
+        "autopurge.purgeInterval": "24",
+        "admin.enableServer": "false",
+    }
+    return ZOOKEEPER_HEADING + format_properties(settings)
 
 
 def refuse_comma(path: Path) -> None:
@@ -66,7 +90,7 @@ def environment(inherited: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in inherited.items() if name not in hidden}
 
 
-def _topology(cluster: ClusterFolder, broker: LocalBroker) -> dict[str, str]:
+def _with_voter(cluster: ClusterFolder, broker: LocalBroker) -> dict[str, str]:
     client, controller = f"PLAINTEXT://{broker.address}", f"{HOST}:{cluster.controller_port}"
     return {
         "node.id": str(broker.broker_id),
@@ -77,6 +101,21 @@ def _topology(cluster: ClusterFolder, broker: LocalBroker) -> dict[str, str]:
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"{VOTER}@{controller}",
+        "log.dirs": str(broker.data),
+    }
+
+
+def _on_zookeeper(cluster: ClusterFolder, broker: LocalBroker) -> dict[str, str]:
+    connect = cluster.zookeeper_connect
+    assert connect is not None  # that makes it this kind of cluster
+    client = f"PLAINTEXT://{broker.address}"
+    return {
+        "broker.id": str(broker.broker_id),
+        "listeners": client,
+        "advertised.listeners": client,
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT",
+        "zookeeper.connect": connect,
         "log.dirs": str(broker.data),
     }
 

@@ -1,4 +1,4 @@
-"""Starting brokers of a cluster, the voter first: the others register with it."""
+"""Starting a cluster, ZooKeeper or the voter first: the other brokers register with it."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from moldau.base.errors import UserError
-from moldau.cli.clusters.layout import LocalBroker, start_order
-from moldau.cli.clusters.processes import StartedBroker, last_lines, start
+from moldau.cli.clusters.layout import Member, start_order
+from moldau.cli.clusters.processes import StartedMember, last_lines, start
 from moldau.cli.clusters.stop_signals import Interrupted, StopSignals
 from moldau.cli.clusters.stopping import stop_until_signal
 
 START_TIMEOUT_S: Final = 60.0
 LOG_PERIOD_S: Final = 0.05
-"""How often the log of a broker that starts is looked at."""
+"""How often to look whether a process that starts is ready."""
 
 Say: TypeAlias = Callable[[str], None]
 
 
-def bring_up(brokers: Sequence[LocalBroker], signals: StopSignals, say: Say) -> list[StartedBroker]:
-    """Start brokers and return once all accept requests; if one does not, none is left running."""
-    started: list[StartedBroker] = []
+def bring_up(members: Sequence[Member], signals: StopSignals, say: Say) -> list[StartedMember]:
+    """Start members and return once all accept requests; if one does not, none is left running."""
+    started: list[StartedMember] = []
     try:
-        for wave in start_order(brokers):
-            for broker in wave:
+        for wave in start_order(members):
+            for member in wave:
                 # One by one: if a start fails, those before it are stopped.
-                started.append(start(broker))  # noqa: PERF401
+                started.append(start(member))  # noqa: PERF401
             _await_ready(started[-len(wave) :], signals, say)
     except BaseException:
-        held = {one.broker: one.process for one in started}
+        held = {one.member: one.process for one in started}
         stop_until_signal(list(held), held, signals)
         for one in started:
             one.child.wait()
@@ -37,15 +37,14 @@ def bring_up(brokers: Sequence[LocalBroker], signals: StopSignals, say: Say) -> 
     return started
 
 
-def _await_ready(started: Sequence[StartedBroker], signals: StopSignals, say: Say) -> None:
+def _await_ready(started: Sequence[StartedMember], signals: StopSignals, say: Say) -> None:
     deadline_s = time.monotonic() + START_TIMEOUT_S
     waiting = list(started)
     while waiting:
-        # Before the log is read, so that the last line of a broker that has ended is in it.
+        # Before the log is read, so that the last line of a process that has ended is in it.
         ended = [one for one in waiting if one.process.has_ended()]
         for one in [one for one in waiting if one.is_ready()]:
-            number, address = one.broker.broker_id, one.broker.address
-            say(f"broker {number} is up at {address} (pid {one.child.pid})")
+            say(f"{one.member.name} is up at {one.member.address} (pid {one.child.pid})")
             waiting.remove(one)
         if ended:
             raise _did_not_come_up(ended[0], "it ended", say)
@@ -58,10 +57,8 @@ def _await_ready(started: Sequence[StartedBroker], signals: StopSignals, say: Sa
             signals.wait([one.process for one in waiting], LOG_PERIOD_S)
 
 
-def _did_not_come_up(one: StartedBroker, reason: str, say: Say) -> UserError:
-    broker = one.broker
-    for line in last_lines(broker.log, one.log_position):
+def _did_not_come_up(one: StartedMember, reason: str, say: Say) -> UserError:
+    member = one.member
+    for line in last_lines(member.log, one.log_position):
         say(f"  {line}")
-    return UserError(
-        f"broker {broker.broker_id} did not come up: {reason}; above is the end of {broker.log}"
-    )
+    return UserError(f"{member.name} did not come up: {reason}; above is the end of {member.log}")

@@ -1,6 +1,7 @@
-"""Ending the brokers of a cluster: in order, or at once as a crash does.
+"""Ending the processes of a cluster: in order, or at once as a crash does.
 
-The voter stops last: the others tell it that they leave, so that it moves their leaderships.
+ZooKeeper or the voter stops last: the other brokers tell that they leave, so that the controller
+moves their leaderships.
 """
 
 from __future__ import annotations
@@ -13,25 +14,23 @@ from contextlib import ExitStack
 from typing import Final, TypeAlias
 
 from moldau.base.errors import UserError
-from moldau.cli.clusters.layout import LocalBroker, start_order
+from moldau.cli.clusters.layout import Member, start_order
 from moldau.cli.clusters.processes import find
 from moldau.cli.clusters.stop_signals import Interrupted, StopSignals
 from moldau.cli.operations.known_process import KnownProcess
 
 STOP_TIMEOUT_S: Final = 60.0
 
-Processes: TypeAlias = Mapping[LocalBroker, KnownProcess]
+Processes: TypeAlias = Mapping[Member, KnownProcess]
 
 
-def stop(brokers: Sequence[LocalBroker]) -> list[LocalBroker]:
-    """Stop brokers in order and return those that ran; UserError if one takes too long."""
-    return _stop(brokers, {}, _wait_bounded)
+def stop(members: Sequence[Member]) -> list[Member]:
+    """Stop members in order and return those that ran; UserError if one takes too long."""
+    return _stop(members, {}, _wait_bounded)
 
 
-def stop_until_signal(
-    brokers: Sequence[LocalBroker], held: Processes, signals: StopSignals
-) -> None:
-    """Stop brokers in order; the second signal kills those that are left, and is raised.
+def stop_until_signal(members: Sequence[Member], held: Processes, signals: StopSignals) -> None:
+    """Stop members in order; the second signal kills those that are left, and is raised.
 
     `held` are the processes that this command knows itself: if their folder was deleted, no file
     identifies them any more.
@@ -44,40 +43,40 @@ def stop_until_signal(
             signals.wait(left, None)
 
     try:
-        _stop(brokers, held, wait)
+        _stop(members, held, wait)
     except Interrupted:
-        _end(brokers, held, signal.SIGKILL, _wait_bounded)
+        _end(members, held, signal.SIGKILL, _wait_bounded)
         raise
 
 
-def kill(brokers: Iterable[LocalBroker]) -> list[LocalBroker]:
-    """End brokers at once; return those that ran."""
-    return _end(brokers, {}, signal.SIGKILL, _wait_bounded)
+def kill(members: Iterable[Member]) -> list[Member]:
+    """End members at once; return those that ran."""
+    return _end(members, {}, signal.SIGKILL, _wait_bounded)
 
 
 def _stop(
-    brokers: Sequence[LocalBroker], held: Processes, wait: Callable[[Processes], None]
-) -> list[LocalBroker]:
+    members: Sequence[Member], held: Processes, wait: Callable[[Processes], None]
+) -> list[Member]:
     stopped = []
-    for wave in reversed(start_order(brokers)):
+    for wave in reversed(start_order(members)):
         stopped += _end(wave, held, signal.SIGTERM, wait)
     return stopped
 
 
 def _end(
-    brokers: Iterable[LocalBroker], held: Processes, number: int, wait: Callable[[Processes], None]
-) -> list[LocalBroker]:
-    """Signal brokers and wait for their end; return those that ran."""
+    members: Iterable[Member], held: Processes, number: int, wait: Callable[[Processes], None]
+) -> list[Member]:
+    """Signal members and wait for their end; return those that ran."""
     with ExitStack() as opened:
-        running: dict[LocalBroker, KnownProcess] = {}
-        for broker in brokers:
-            process = held.get(broker)
+        running: dict[Member, KnownProcess] = {}
+        for member in members:
+            process = held.get(member)
             if process is None or process.has_ended():
-                process = find(broker)
+                process = find(member)
                 if process is None:
                     continue
                 opened.enter_context(process)
-            running[broker] = process
+            running[member] = process
             process.signal(number)
         wait(running)
         return list(running)
@@ -88,9 +87,9 @@ def _wait_bounded(running: Processes) -> None:
     while left := {one: process for one, process in running.items() if not process.has_ended()}:
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
-            numbers = ", ".join(str(broker.broker_id) for broker in left)
+            names = ", ".join(member.name for member in left)
             raise UserError(
-                f"not ended within {STOP_TIMEOUT_S:g} s: broker {numbers};"
-                " `moldau cluster kill` ends a broker at once"
+                f"not ended within {STOP_TIMEOUT_S:g} s: {names};"
+                " `moldau cluster kill` ends a process at once"
             )
         select.select(list(left.values()), [], [], left_s)

@@ -9,6 +9,7 @@ What ZooKeeper refuses is told in the words of its own command line.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -136,6 +137,14 @@ class ZooKeeperConnection:
         self.close()
 
 
+def require_kazoo() -> None:
+    """Raise UserError, which says how to install it, if kazoo is missing."""
+    if importlib.util.find_spec("kazoo") is None:
+        raise UserError(
+            "kazoo, which connects to ZooKeeper, is not installed: pip install 'moldau[zookeeper]'"
+        )
+
+
 def connect_to(
     connect: str,
     *,
@@ -144,13 +153,10 @@ def connect_to(
 ) -> ZooKeeperConnection:
     """Connect to `host:port,host:port/chroot`; UserError if that fails or kazoo is missing."""
     parse_connect_string(connect)
-    try:
-        from kazoo.client import KazooClient  # noqa: PLC0415 - optional
-        from kazoo.exceptions import KazooException  # noqa: PLC0415 - optional
-    except ImportError:
-        raise UserError(
-            "kazoo, which connects to ZooKeeper, is not installed: pip install 'moldau[zookeeper]'"
-        ) from None
+    require_kazoo()
+    from kazoo.client import KazooClient  # noqa: PLC0415 - optional
+    from kazoo.exceptions import KazooException  # noqa: PLC0415 - optional
+
     # It would warn of each try to connect. What counts is told once, by the exception.
     silent = logging.getLogger(f"{__name__}.kazoo")
     silent.disabled = True

@@ -157,8 +157,7 @@ def wait_until_answers(started: StartedServer, timeout_s: float = START_TIMEOUT_
     The first members of an ensemble answer that they do not serve yet, which is enough.
     """
     deadline_s = time.monotonic() + timeout_s
-    address = started.properties.address
-    while address is not None and not _answers(address, started.properties.is_ensemble_member):
+    while not is_answering(started):
         if started.process.has_ended():
             raise UserError("ZooKeeper did not come up: it ended")
         if time.monotonic() > deadline_s:
@@ -166,15 +165,18 @@ def wait_until_answers(started: StartedServer, timeout_s: float = START_TIMEOUT_
         select.select([started.process], [], [], _LOOK_PERIOD_S)
 
 
-def _answers(address: tuple[str, int], is_ensemble_member: bool) -> bool:
-    """Ask for the state with one of ZooKeeper's four letter words."""
+def is_answering(started: StartedServer) -> bool:
+    """Ask for the state with one of ZooKeeper's four letter words, if the address is known."""
+    properties = started.properties
+    if properties.address is None:
+        return True
     with (
         suppress(OSError),
-        socket.create_connection(address, timeout=_ANSWER_TIMEOUT_S) as asked,
+        socket.create_connection(properties.address, timeout=_ANSWER_TIMEOUT_S) as asked,
     ):
         asked.sendall(b"srvr")
         answer = asked.recv(4096)
-        return bool(answer) and (is_ensemble_member or _NOT_SERVING not in answer)
+        return bool(answer) and (properties.is_ensemble_member or _NOT_SERVING not in answer)
     return False
 
 

@@ -10,6 +10,7 @@ from moldau.base.errors import UserError
 from moldau.cli.clusters.layout import (
     ClusterFolder,
     ClusterShape,
+    ZooKeeperChoice,
     encode,
     find_cluster,
     open_cluster,
@@ -18,6 +19,8 @@ from moldau.cli.clusters.layout import (
 )
 
 SHAPE = ClusterShape("Mk3OEYBSD34fcwNTJENDM2Qk", 9092, 3)
+WITH_OWN = ClusterShape(None, 9092, 3, ZooKeeperChoice())
+ON_ENSEMBLE = ClusterShape(None, 9092, 3, ZooKeeperChoice("z1:2181,z2:2181/kafka"))
 
 
 def test_brokers_have_ports_and_folders_in_order(tmp_path):
@@ -37,14 +40,39 @@ def test_the_voter_starts_first_and_the_others_at_once(tmp_path):
     assert start_order([second]) == [[second]]
 
 
+def test_a_cluster_may_have_a_zookeeper_and_no_voter(tmp_path):
+    cluster = ClusterFolder(tmp_path, WITH_OWN)
+    zookeeper = cluster.zookeeper
+    assert cluster.zookeeper_connect == zookeeper.address == "127.0.0.1:9112"
+    assert zookeeper.pid_file.is_relative_to(tmp_path / "zookeeper")
+    assert cluster.members == [zookeeper, *cluster.brokers]
+    # It is needed by all, and no broker by another one.
+    assert start_order(cluster.members) == [[zookeeper], cluster.brokers]
+
+
+def test_a_cluster_may_use_the_zookeeper_of_its_user(tmp_path):
+    cluster = ClusterFolder(tmp_path, ON_ENSEMBLE)
+    assert cluster.zookeeper is None
+    assert cluster.zookeeper_connect == "z1:2181,z2:2181/kafka"
+    assert start_order(cluster.members) == [cluster.brokers]
+
+
 @pytest.mark.parametrize("number", [0, 4])
 def test_a_broker_that_is_not_there_is_refused(tmp_path, number):
     with pytest.raises(UserError, match=f"no broker {number}: it has 1 to 3"):
         ClusterFolder(tmp_path, SHAPE).broker(number)
 
 
-def test_what_was_written_is_read(tmp_path):
-    (tmp_path / "cluster.json").write_bytes(encode(SHAPE))
+@pytest.mark.parametrize("shape", [SHAPE, WITH_OWN, ON_ENSEMBLE])
+def test_what_was_written_is_read(tmp_path, shape):
+    (tmp_path / "cluster.json").write_bytes(encode(shape))
+    assert open_cluster(tmp_path) == ClusterFolder(tmp_path, shape)
+
+
+def test_a_file_that_names_no_zookeeper_is_that_of_a_voter(tmp_path):
+    fields = json.loads(encode(SHAPE))
+    del fields["zookeeper"]
+    (tmp_path / "cluster.json").write_text(json.dumps(fields))
     assert open_cluster(tmp_path) == ClusterFolder(tmp_path, SHAPE)
 
 
@@ -89,6 +117,21 @@ def test_the_same_shape_is_taken_and_what_is_not_said_does_not_matter(tmp_path, 
     refuse_other_shape(ClusterFolder(tmp_path, SHAPE), brokers, port)
 
 
+@pytest.mark.parametrize(
+    ("found", "wanted", "told"),
+    [
+        (SHAPE, WITH_OWN, "with its metadata in broker 1, not with a ZooKeeper of its own"),
+        (WITH_OWN, ON_ENSEMBLE, "with a ZooKeeper of its own, not with ZooKeeper at z1:2181,z2"),
+        (ON_ENSEMBLE, WITH_OWN, "with ZooKeeper at z1:2181,z2:2181/kafka, not with a ZooKeeper"),
+    ],
+)
+def test_another_place_of_the_metadata_is_refused(tmp_path, found, wanted, told):
+    cluster = ClusterFolder(tmp_path, found)
+    with pytest.raises(UserError, match=told):
+        refuse_other_shape(cluster, None, None, wanted.zookeeper)
+    refuse_other_shape(cluster, None, None, found.zookeeper)
+
+
 def changed(**fields):
     return json.dumps({**json.loads(encode(SHAPE)), **fields}).encode()
 
@@ -107,6 +150,10 @@ def changed(**fields):
         (changed(base_port=65536), "base_port is 65536"),
         (changed(broker_count=True), "broker_count is True"),
         (changed(broker_count=11), "broker_count is 11"),
+        (changed(zookeeper="z:2181"), "zookeeper is 'z:2181'"),
+        (changed(zookeeper={}), "zookeeper is {}"),
+        (changed(zookeeper={"connect": ""}), "zookeeper is {'connect': ''}"),
+        (changed(zookeeper={"connect": None}, base_port=65516), "base_port is 65516"),
     ],
 )
 def test_a_damaged_or_newer_file_is_refused(tmp_path, content, told):

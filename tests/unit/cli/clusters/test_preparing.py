@@ -9,9 +9,15 @@ import pytest
 from kits.local_cluster import free_base_port
 from moldau.base.errors import ConfigError, UserError
 from moldau.base.properties import parse_properties
-from moldau.cli.clusters.layout import CONTROLLER_OFFSET, find_cluster
+from moldau.cli.clusters.layout import (
+    CONTROLLER_OFFSET,
+    ZOOKEEPER_OFFSET,
+    ZooKeeperChoice,
+    find_cluster,
+)
 from moldau.cli.clusters.preparing import (
     check_settings,
+    check_zookeeper,
     claim,
     prepare,
     refuse_taken_ports,
@@ -19,9 +25,9 @@ from moldau.cli.clusters.preparing import (
 )
 
 
-def prepared(path, brokers=None, port=None, overrides=()):
+def prepared(path, brokers=None, port=None, overrides=(), zookeeper=None):
     with starting(path):
-        cluster = claim(path, brokers, port)
+        cluster = claim(path, brokers, port, zookeeper)
         prepare(cluster, dict(overrides))
     return cluster
 
@@ -87,12 +93,48 @@ def test_a_directory_of_another_cluster_is_refused(tmp_path):
         prepared(tmp_path / "ours")
 
 
+def test_brokers_on_zookeeper_find_their_id_there(tmp_path):
+    cluster = prepared(tmp_path, zookeeper=ZooKeeperChoice())
+    assert find_cluster(tmp_path) == cluster
+    assert cluster.shape.cluster_id is None
+    for broker in cluster.brokers:
+        assert list(broker.data.iterdir()) == []
+    assert cluster.zookeeper.properties.exists()
+    assert prepared(tmp_path) == cluster
+
+
+def test_a_folder_of_another_kind_is_refused(tmp_path):
+    prepared(tmp_path)
+    with pytest.raises(UserError, match="holds a cluster with its metadata in broker 1"):
+        prepared(tmp_path, zookeeper=ZooKeeperChoice())
+
+
+def test_zookeeper_needs_a_port_too(tmp_path):
+    with pytest.raises(UserError, match="--base-port 65516: with --zookeeper it is 65515 at most"):
+        claim(tmp_path, 3, 65516, ZooKeeperChoice())
+    claim(tmp_path, 3, 65516, ZooKeeperChoice("z:2181"))
+
+
+def test_without_java_it_is_said_what_is_needed(tmp_path, monkeypatch):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="ZooKeeper needs Java 17 or newer: java is not on PATH"):
+        check_zookeeper(claim(tmp_path, 3, 19092, ZooKeeperChoice()))
+    check_zookeeper(claim(tmp_path, 3, 19092))
+
+
 @pytest.mark.parametrize(
-    ("offset", "user"), [(0, "broker 1"), (1, "broker 2"), (CONTROLLER_OFFSET, "the controller")]
+    ("offset", "user", "zookeeper"),
+    [
+        (0, "broker 1", None),
+        (1, "broker 2", None),
+        (CONTROLLER_OFFSET, "the controller", None),
+        (ZOOKEEPER_OFFSET, "ZooKeeper", ZooKeeperChoice()),
+    ],
 )
-def test_a_port_in_use_is_told_and_leaves_the_choice_of_another(tmp_path, offset, user):
+def test_a_port_in_use_is_told_and_leaves_the_choice_of_another(tmp_path, offset, user, zookeeper):
     port = free_base_port(2)
-    cluster = claim(tmp_path, 2, port)
+    cluster = claim(tmp_path, 2, port, zookeeper)
     refuse_taken_ports(cluster)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port + offset))

@@ -9,19 +9,22 @@ import pytest
 
 from moldau.base.errors import UserError
 from moldau.base.properties import parse_properties
-from moldau.cli.clusters.layout import ClusterFolder, ClusterShape
+from moldau.cli.clusters.layout import ClusterFolder, ClusterShape, ZooKeeperChoice
 from moldau.cli.clusters.properties import (
     FIXED,
     environment,
     properties_text,
     refuse_comma,
     refuse_fixed_keys,
+    zookeeper_properties_text,
 )
+from moldau.cli.zookeeper.server_properties import read_server_properties
+from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings
 
 
-def cluster(count: int) -> ClusterFolder:
-    return ClusterFolder(Path("/c d"), ClusterShape("id", 9092, count))
+def cluster(count: int, zookeeper: ZooKeeperChoice | None = None) -> ClusterFolder:
+    return ClusterFolder(Path("/c d"), ClusterShape("id", 9092, count, zookeeper))
 
 
 def settings(count, number, overrides=()):
@@ -64,6 +67,42 @@ def test_a_broker_reads_them():
         assert read.node_id == number
         assert read.log_dirs == (f"/c d/broker-{number}/data",)
         assert [(one.name, one.port) for one in read.endpoints] == [("PLAINTEXT", 9091 + number)]
+
+
+@pytest.mark.parametrize(
+    ("choice", "servers", "chroot"),
+    [
+        (ZooKeeperChoice(), (("127.0.0.1", 9112),), ""),
+        (ZooKeeperChoice("z1:2181,z2:2182/kafka"), (("z1", 2181), ("z2", 2182)), "/kafka"),
+    ],
+)
+def test_brokers_on_zookeeper_have_no_voter(choice, servers, chroot):
+    whole = cluster(3, choice)
+    for broker in whole.brokers:
+        text = properties_text(whole, broker, {"zookeeper.session.timeout.ms": "6000"})
+        read = BrokerSettings.load(text, {}, {}, strict=True, host_name=lambda: "h")
+        assert (read.node_id, read.quorum.kind) == (broker.broker_id, NodeKind.ELECTED)
+        assert (read.quorum.zookeeper.servers, read.quorum.zookeeper.chroot) == (servers, chroot)
+        assert [(one.name, one.port) for one in read.endpoints] == [("PLAINTEXT", broker.port)]
+        assert read.values.integer("zookeeper.session.timeout.ms") == 6000
+        assert "controller" not in text
+
+
+def test_sessions_with_zookeeper_are_as_long_as_those_of_kafka():
+    whole = cluster(3, ZooKeeperChoice())
+    read = BrokerSettings.load(properties_text(whole, whole.broker(1), {}), {}, {})
+    assert read.values.integer("zookeeper.session.timeout.ms") == 18_000
+
+
+def test_zookeeper_grants_short_sessions_and_those_of_kafka(tmp_path):
+    zookeeper = cluster(3, ZooKeeperChoice()).zookeeper
+    file = tmp_path / "zookeeper.properties"
+    file.write_text(zookeeper_properties_text(zookeeper))
+    read = read_server_properties(file, {})
+    assert (read.data, read.address) == (zookeeper.data, ("127.0.0.1", 9112))
+    told = parse_properties(file.read_text())
+    assert int(told["minSessionTimeout"]) <= 6_000
+    assert int(told["maxSessionTimeout"]) >= 18_000
 
 
 def test_a_key_can_be_set_for_all_brokers():
