@@ -15,23 +15,31 @@ from moldau.cli.clusters.layout import ClusterFolder, LocalBroker
 from moldau.cli.clusters.processes import running_id
 from moldau.cli.frame import client
 from moldau.cli.frame.connection import Connection
-from moldau.cli.frame.report import BAD, GOOD, Column, Report
+from moldau.cli.frame.report import BAD, GOOD, Column, Report, View
 from moldau.cli.frame.session import Session
 from moldau.cli.frame.watch import watch
 from moldau.cli.nouns.cluster_report import HELD, Status, ask_status, report_of
+from moldau.cli.zookeeper.elected_controller import ElectedController, read_controller
 
 PATIENCE_MS = 10_000
 """How long brokers are asked. One that is paused takes connections and does not answer."""
 
 RUNNING, STOPPED = "running", "stopped"
+STYLES = {RUNNING: GOOD, STOPPED: BAD}
 
 COLUMNS = (
     Column("id", "BROKER"),
-    Column("state", "STATE", style=lambda state: GOOD if state == RUNNING else BAD),
+    Column("state", "STATE", style=STYLES.get),
     Column("pid", "PID"),
     Column("port", "PORT"),
     Column("in_cluster", "IN CLUSTER"),
     *HELD,
+)
+ZOOKEEPER_COLUMNS = (
+    Column("zookeeper", "ZOOKEEPER"),
+    Column("zookeeper_state", "STATE", style=STYLES.get),
+    Column("zookeeper_pid", "PID"),
+    Column("controller_epoch", "CONTROLLER EPOCH"),
 )
 
 
@@ -52,8 +60,11 @@ def show_local_status(session: Session, cluster: ClusterFolder) -> None:
 
 async def local_report(cluster: ClusterFolder) -> Report:
     """Look at the processes, and ask those that run."""
+    import asyncio  # noqa: PLC0415 - as above
+
     ids = {broker.broker_id: running_id(broker) for broker in cluster.brokers}
     running = [one.address for one in cluster.brokers if ids[one.broker_id] is not None]
+    elected = asyncio.create_task(asyncio.to_thread(_elected_controller, cluster))
     told, note = None, None
     try:
         told = await _ask(",".join(running)) if running else None
@@ -61,8 +72,46 @@ async def local_report(cluster: ClusterFolder) -> Report:
         note = str(error)
     known = None if told is None else {row["id"]: row for row in told["brokers"]}
     rows = [_row(broker, ids[broker.broker_id], known) for broker in cluster.brokers]
-    report = report_of({**(told or _unknown(cluster)), "brokers": rows}, COLUMNS)
+    status = {**(told or _unknown(cluster)), "brokers": rows, **_of_zookeeper(cluster)}
+    _take_over(status, await elected)
+    report = report_of(status, COLUMNS)
+    if cluster.zookeeper_connect is not None:
+        report = replace(report, views=[*report.views, View(ZOOKEEPER_COLUMNS, [status])])
     return replace(report, note=note)
+
+
+def _of_zookeeper(cluster: ClusterFolder) -> Status:
+    """Tell which ZooKeeper there is, and of the cluster's own one, what its process is."""
+    own = cluster.zookeeper
+    process_id = None if own is None else running_id(own)
+    state = None if own is None else _state(process_id)
+    return {
+        "zookeeper": cluster.zookeeper_connect,
+        "zookeeper_state": state,
+        "zookeeper_pid": process_id,
+        "controller_epoch": None,
+    }
+
+
+def _elected_controller(cluster: ClusterFolder) -> ElectedController | None:
+    """Ask ZooKeeper for the controller; None if there is no ZooKeeper, or no answer."""
+    own, connect = cluster.zookeeper, cluster.zookeeper_connect
+    if connect is None or (own is not None and running_id(own) is None):
+        return None
+    return read_controller(connect)
+
+
+def _take_over(status: Status, elected: ElectedController | None) -> None:
+    """Put what ZooKeeper knows of the controller in the place of what brokers know, if it told."""
+    if elected is not None:
+        status["controller"] = elected.broker_id
+        status["controller_epoch"] = elected.epoch
+        for row in status["brokers"]:
+            row["controller"] = row["id"] == elected.broker_id
+
+
+def _state(process_id: int | None) -> str:
+    return STOPPED if process_id is None else RUNNING
 
 
 def _row(
@@ -72,7 +121,7 @@ def _row(
     held = (known or {}).get(broker.broker_id, {})
     return {
         "id": broker.broker_id,
-        "state": STOPPED if process_id is None else RUNNING,
+        "state": _state(process_id),
         "pid": process_id,
         "port": broker.port,
         "in_cluster": None if known is None else broker.broker_id in known,

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kits.cli_kit import moldau
-from moldau.cli.clusters.layout import ClusterShape, encode
+from kits.local_cluster import free_base_port
+from moldau.cli.clusters import local_status
+from moldau.cli.clusters.layout import ClusterShape, ZooKeeperChoice, encode
+from moldau.cli.zookeeper import elected_controller
+from moldau.cli.zookeeper.elected_controller import ElectedController
 
 
 @pytest.fixture
@@ -23,6 +27,62 @@ def test_brokers_that_do_not_run_are_shown_as_stopped(folder):
     shown = [(one["id"], one["pid"], one["port"], one["state"]) for one in told["brokers"]]
     assert shown == [(1, None, 9092, "stopped"), (2, None, 9093, "stopped")]
     assert [one["in_cluster"] for one in told["brokers"]] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("choice", "connect", "state"),
+    [
+        (None, None, None),
+        (ZooKeeperChoice(), "127.0.0.1:9112", "stopped"),
+        (ZooKeeperChoice("127.0.0.1:1/kafka"), "127.0.0.1:1/kafka", None),
+    ],
+)
+def test_it_is_told_which_zookeeper_there_is(folder, monkeypatch, choice, connect, state):
+    monkeypatch.setattr(elected_controller, "PATIENCE_S", 0.1)
+    (folder / "cluster.json").write_bytes(encode(ClusterShape("the-id", 9092, 2, choice)))
+    told = moldau("cluster", "status", "--data", folder, "-o", "json").data
+    assert (told["zookeeper"], told["zookeeper_state"]) == (connect, state)
+    assert (told["controller"], told["controller_epoch"]) == (None, None)
+
+
+def test_zookeeper_knows_who_the_controller_is(folder, monkeypatch):
+    monkeypatch.setattr(local_status, "read_controller", lambda _: ElectedController(2, 5))
+    shape = ClusterShape(None, 9092, 2, ZooKeeperChoice("z:2181"))
+    (folder / "cluster.json").write_bytes(encode(shape))
+    told = moldau("cluster", "status", "--data", folder, "-o", "json").data
+    assert (told["controller"], told["controller_epoch"]) == (2, 5)
+    assert [one["controller"] for one in told["brokers"]] == [False, True]
+    table = moldau("cluster", "status", "--data", folder).out.splitlines()
+    assert table[-2].split() == ["ZOOKEEPER", "STATE", "PID", "CONTROLLER", "EPOCH"]
+    assert table[-1].split() == ["z:2181", "-", "-", "5"]
+
+
+@pytest.mark.parametrize("verb", ["start", "stop", "kill"])
+def test_only_a_cluster_with_a_zookeeper_has_one_to_start_or_end(folder, verb):
+    ran = moldau("cluster", verb, "zookeeper", "--data", folder)
+    assert (ran.status, ran.err) == (1, f"moldau: {folder} has no ZooKeeper of its own\n")
+
+
+@pytest.mark.parametrize("word", ["0", "-1", "x", "ZooKeeper"])
+def test_a_word_that_names_no_member_is_refused(folder, word):
+    ran = moldau("cluster", "stop", "--data", folder, "--", word)
+    assert ran.status == 2
+    assert f"{word!r} is no number of a broker, and not 'zookeeper'" in ran.err
+
+
+def test_one_zookeeper_is_enough(tmp_path):
+    words = ("--zookeeper", "--zookeeper-connect", "z:2181")
+    ran = moldau("cluster", "up", "--data", tmp_path, *words)
+    assert ran.status == 2
+    assert "--zookeeper starts one: --zookeeper-connect names another" in ran.err
+
+
+def test_a_zookeeper_that_cannot_be_is_refused_before_anything_is_written(tmp_path):
+    words = ("--base-port", free_base_port(3), "--zookeeper-connect", "z:port")
+    ran = moldau("cluster", "up", "--data", tmp_path, *words)
+    assert ran.status == 1
+    assert "'port' is not a port" in ran.err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_table_has_a_line_for_each_broker(folder):
