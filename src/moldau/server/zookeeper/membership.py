@@ -70,13 +70,14 @@ class ZooKeeperMembership:
         self._failed_directories = failed_directories
         self._told_directories: frozenset[bytes] = frozenset()
         """Failed ones that the controller was told of."""
-        self._image_changed = asyncio.Event()
+        self._entered = asyncio.Event()
         self._looks = asyncio.Event()
-        """Set when the broker's node may be gone, or the controller has to be told something."""
+        """Set when the broker's node may be gone, the controller may know it by now, or has to be
+        told something."""
         self.broker_epoch = -1
         """The transaction that created its node; -1 before the first."""
         store.on_new_life = self._looks.set
-        store.subscribe(lambda *_: self._image_changed.set())
+        store.subscribe(self._image_told)
 
     @property
     def state(self) -> State:
@@ -121,13 +122,14 @@ class ZooKeeperMembership:
         )
 
     async def unfenced(self) -> None:
-        """Return once the controller has told this broker of its own registration."""
-        while not self._is_known():
-            self._image_changed.clear()
-            await self._image_changed.wait()
+        """Return once the controller knows this broker; `run` has to be running."""
+        while self._state in (State.STARTING, State.FENCED):
+            self._entered.clear()
+            await self._entered.wait()
+
+    def _image_told(self, *_: object) -> None:
         if self._state is State.FENCED:
-            await self._forget_loss()
-            self._enter(State.RUNNING)
+            self._looks.set()
 
     async def _forget_loss(self) -> None:
         """Say no more that records may be lost: the controller has taken the replicas out.
@@ -155,6 +157,9 @@ class ZooKeeperMembership:
             self._looks.clear()
             if await self._is_registered():
                 await self._tell_failures()
+                if self._state is State.FENCED and self._is_known():
+                    await self._forget_loss()
+                    self._enter(State.RUNNING)
                 await self._looks.wait()
             elif self._state is not State.STOPPING:
                 await self._register_again()
@@ -181,7 +186,6 @@ class ZooKeeperMembership:
         self._enter(State.STARTING)
         # It has not stopped, so that its logs have lost nothing.
         await self.register(replace(registration, previous_broker_epoch=self.broker_epoch))
-        await self.unfenced()
 
     def directories_changed(self) -> None:
         """Tell the controller if a log directory has failed."""
@@ -222,7 +226,7 @@ class ZooKeeperMembership:
                 logger.debug("the controller has not let this broker go: %s", error)
             else:
                 answered_s = self._clock.monotonic()
-                if not left or self._has_no_successor(registration.broker_id):
+                if not left:
                     self._enter(State.STOPPED)
                     return True
             now_s = self._clock.monotonic()
@@ -230,13 +234,9 @@ class ZooKeeperMembership:
                 return False
             await asyncio.sleep(SHUTDOWN_RETRY_S)
 
-    def _has_no_successor(self, broker_id: BrokerId) -> bool:
-        """Tell whether no other broker could take a leader over: to wait would bring nothing."""
-        brokers = self._store.image.brokers.values()
-        return all(one.id == broker_id or one.in_controlled_shutdown for one in brokers)
-
     def _enter(self, state: State) -> None:
         if state is not self._state:
             logger.info("broker is %s", state.value)
             self._state = state
+            self._entered.set()
             self._looks.set()

@@ -57,6 +57,13 @@ class Scene:
             )
         )
 
+    async def join(self):
+        """Serve, after the controller has said that it knows the broker."""
+        running = asyncio.ensure_future(self.membership.run())
+        self.tell_registration()
+        await self.membership.unfenced()
+        return running
+
     async def node(self):
         await self.other.lives.session.sync()
         return await self.other.lives.session.read(paths.broker(1))
@@ -101,12 +108,14 @@ def test_a_broker_is_its_node_and_serves_when_the_controller_knows_it(scene):
         assert decode_broker(paths.broker(1), node.data).endpoints == (ENDPOINT,)
         assert made.kept_epochs == [made.membership.broker_epoch]
         assert made.membership.state is State.FENCED
+        running = asyncio.ensure_future(made.membership.run())
         waiting = asyncio.ensure_future(made.membership.unfenced())
         await asyncio.sleep(1)
         assert not waiting.done()
         made.tell_registration()
         await waiting
         assert made.membership.state is State.RUNNING
+        return running
 
     scene(test)
 
@@ -115,11 +124,11 @@ def test_one_whose_disk_may_have_lost_records_says_so_until_the_controller_knows
     async def test(made):
         await made.register(previous_epoch=-1)
         assert decode_broker(paths.broker(1), (await made.node()).data).may_lack_records
-        made.tell_registration()
-        await made.membership.unfenced()
+        running = await made.join()
         node = await made.node()
         assert not decode_broker(paths.broker(1), node.data).may_lack_records
         assert node.stat.czxid == made.membership.broker_epoch
+        return running
 
     scene(test)
 
@@ -127,10 +136,8 @@ def test_one_whose_disk_may_have_lost_records_says_so_until_the_controller_knows
 def test_one_that_loses_its_node_registers_anew_and_has_lost_nothing(scene):
     async def test(made):
         await made.register()
-        made.tell_registration()
-        await made.membership.unfenced()
+        running = await made.join()
         first = made.membership.broker_epoch
-        running = asyncio.ensure_future(made.membership.run())
         await asyncio.sleep(1)
         await made.other.lives.session.delete(paths.broker(1))
         await asyncio.sleep(1)
@@ -146,10 +153,8 @@ def test_one_that_loses_its_node_registers_anew_and_has_lost_nothing(scene):
 def test_an_expired_session_is_a_new_life(scene):
     async def test(made):
         await made.register()
-        made.tell_registration()
-        await made.membership.unfenced()
+        running = await made.join()
         first = made.membership.broker_epoch
-        running = asyncio.ensure_future(made.membership.run())
         made.kept.end_session(1)
         while made.membership.broker_epoch == first:  # noqa: ASYNC110 - it says nothing
             await asyncio.sleep(0.1)
@@ -175,9 +180,7 @@ def test_an_id_that_another_session_holds_is_waited_for_and_then_given_up(scene)
 def test_a_failed_directory_is_told_once(scene):
     async def test(made):
         await made.register()
-        made.tell_registration()
-        await made.membership.unfenced()
-        running = asyncio.ensure_future(made.membership.run())
+        running = await made.join()
         made.failed = (b"directory",)
         for _ in range(3):
             made.membership.directories_changed()
@@ -195,12 +198,12 @@ def test_a_failed_directory_is_told_once(scene):
 def test_a_stop_asks_until_nothing_is_led_any_more(scene):
     async def test(made):
         await made.register()
-        made.tell_registration()
-        await made.membership.unfenced()
+        running = await made.join()
         made.left = [ApiError(ErrorCode.NOT_CONTROLLER), 2, 1, 0]
         assert await made.membership.sign_off(30.0)
         assert made.shut_downs == [(1, made.membership.broker_epoch)] * 4
         assert made.membership.state is State.STOPPED
+        return running
 
     scene(test)
 
@@ -208,10 +211,27 @@ def test_a_stop_asks_until_nothing_is_led_any_more(scene):
 def test_a_stop_does_not_wait_for_a_controller_that_is_away(scene):
     async def test(made):
         await made.register()
-        made.tell_registration()
-        await made.membership.unfenced()
+        running = await made.join()
         made.left = [ApiError(ErrorCode.NOT_CONTROLLER)] * 1000
         assert not await made.membership.sign_off(30.0)
         assert len(made.shut_downs) < 200
+        return running
+
+    scene(test)
+
+
+def test_one_that_loses_its_session_while_it_joins_registers_once_more(scene):
+    async def test(made):
+        await made.register()
+        first = made.membership.broker_epoch
+        running = asyncio.ensure_future(made.membership.run())
+        joined = asyncio.ensure_future(made.membership.unfenced())
+        made.kept.end_session(1)
+        while made.membership.broker_epoch == first:  # noqa: ASYNC110 - it says nothing
+            await asyncio.sleep(0.1)
+        assert not joined.done()
+        made.tell_registration()
+        await joined
+        return running
 
     scene(test)

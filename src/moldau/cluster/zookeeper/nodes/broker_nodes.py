@@ -7,10 +7,10 @@ The order of keys is that of Kafka's hash maps: of version 4 as Kafka 1.1.1 (Sca
 of version 5 as Kafka 3.9.1 (Scala 2.13) does. Of more than four listeners only the endpoints are in
 Kafka's order, not the map of their protocols.
 
-Beside Kafka's fields there are two of our own, which Kafka's tools ignore. With `may_lack_records` a
-broker says that its disk may have lost records that it had acknowledged, by a power cut for
-instance. `optional_features` are those whose levels begin at 0: up to 3.9, Kafka's tools cannot read
-a node with such a range among its features. Each is written only if there is something to say;
+Beside Kafka's fields there are two of our own, which Kafka's tools ignore. With `may_lack_records`
+a broker says that its disk may have lost records that it had acknowledged, by a power cut for
+instance. `optional_features` are those whose levels begin at 0: up to 3.9, Kafka's tools cannot
+read a node with such a range among its features. Each is written only if there is something to say;
 otherwise the bytes are Kafka's.
 """
 
