@@ -28,12 +28,11 @@ from moldau.server.network.connection import Connection
 from moldau.server.network.connections import ConnectionLimits, Connections
 from moldau.server.network.dispatch import Answer, Dispatcher
 from moldau.server.network.listeners import Endpoint
-from moldau.server.network.start_gate import StartGate
+from moldau.server.network.start_gate import BETWEEN_BROKERS, StartGate
 from moldau.server.nodes.cluster_chores import cluster_chores
 from moldau.server.parts import Parts, Ports
 from moldau.server.routes import make_routes
 from moldau.server.upkeep.housekeeping import Chore, keep_doing
-from moldau.server.zookeeper.elected_routes import BETWEEN_BROKERS
 from moldau.storage.recovery import Report
 
 logger = logging.getLogger(__name__)
@@ -64,7 +63,7 @@ class Broker:
         self._gate = StartGate(self._dispatcher.handle, BETWEEN_BROKERS)
         """Only where brokers are elected. Elsewhere nobody is answered before the broker serves."""
         self.connections = Connections(
-            self._dispatcher.handle if parts.tenures is None else self._gate,
+            self._dispatcher.handle if parts.elected is None else self._gate,
             frame_limit=settings.socket_request_max_bytes,
             limits=self._connection_limits,
         )
@@ -126,18 +125,11 @@ class Broker:
         await self._listen()
         await self.parts.store.start(usable_directories)
         self.parts.store.on_failed(self._store_failed)
-        if self.parts.tenures is None and await self.parts.controller.claim():
+        if self.parts.elected is None and await self.parts.controller.claim():
             self._serve_nodes()
         await self._read_metadata()
         self._load_logs()
-        if self.parts.tenures is not None:
-            # The first broker of a cluster can only join if it is the controller.
-            run = self.parts.tenures.run()
-            self._tasks.append(asyncio.create_task(run, name="tenures"))
-            if self.parts.watches is not None:
-                watch = self.parts.watches.run()
-                self._tasks.append(asyncio.create_task(watch, name="broker watches"))
-            self.connections.begin()
+        self._run_for_election()
         await self._join()
         await self._serve_partitions()
         self._tasks += [
@@ -158,6 +150,19 @@ class Broker:
             len(self.parts.partitions),
             ", ".join(str(address) for address in self.addresses),
         )
+
+    def _run_for_election(self) -> None:
+        """Answer other brokers and try to be the controller, where brokers are elected.
+
+        The first broker of a cluster can only join if it is the controller.
+        """
+        elected = self.parts.elected
+        if elected is not None:
+            self._tasks += [
+                asyncio.create_task(elected.tenures.run(), name="tenures"),
+                asyncio.create_task(elected.watches.run(), name="broker watches"),
+            ]
+            self.connections.begin()
 
     def _serve_nodes(self) -> None:
         """Answer other nodes, from now on: they wait for this one to start."""

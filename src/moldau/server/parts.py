@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.base.clock import Clock, Random
 from moldau.base.executor import Executor
@@ -27,8 +27,6 @@ from moldau.cluster.store import MetadataStore
 from moldau.cluster.topics import TopicDefaults
 from moldau.cluster.zookeeper.client.connect_string import ConnectString
 from moldau.cluster.zookeeper.client.port import ZooKeeper
-from moldau.cluster.zookeeper.store import ZooKeeperStore
-from moldau.cluster.zookeeper.tool_decisions import RequestSettings
 from moldau.engine.ports import ClientPorts
 from moldau.observe.requests import RequestMetrics
 from moldau.observe.traffic import Traffic
@@ -59,18 +57,14 @@ from moldau.server.upkeep.compaction import CleanerSettings, Compaction
 from moldau.server.upkeep.housekeeping import Housekeeping
 from moldau.server.upkeep.index_repair import IndexRepair
 from moldau.server.upkeep.scrubbing import Scrubber
-from moldau.server.zookeeper.broker_watches import BrokerWatches
-from moldau.server.zookeeper.elected_controller import (
-    ElectedChannel,
-    ElectedController,
-    ShutdownRequest,
-)
-from moldau.server.zookeeper.membership import ZooKeeperMembership
-from moldau.server.zookeeper.tenures import Tenures
 from moldau.storage.flushing import Flusher
 from moldau.storage.manager import LogManager
 from moldau.storage.resources import Resources
 from moldau.storage.topic_config import LogConfig
+
+if TYPE_CHECKING:
+    from moldau.server.zookeeper.elected_parts import ElectedParts
+    from moldau.server.zookeeper.membership import ZooKeeperMembership
 
 
 class BrokerStore(MetadataStore, QuorumState, Protocol):
@@ -141,16 +135,16 @@ class Parts:
         self.configs = DynamicConfigs(settings, self.image, self.broker_id)
         self.controller = self._make_controller()
         """Active where this node votes; elsewhere it refuses everything."""
-        self.elected = self.store if isinstance(self.store, ZooKeeperStore) else None
-        """The store of a broker that may be elected controller; None where nobody is elected."""
         self.live_brokers = LiveBrokers(self.image, settings.listeners.inter_broker.name)
+        self.elected = self._make_elected()
+        """What a broker has that may be elected controller; None where nobody is elected."""
         self.channels = self._open_channels()
         """The ways to the controller, where it is another node."""
         self.requests: BrokerRequests = self.controller
         """How this broker asks for changes: itself, or another node."""
         if self.channels is not None:
             remote = RemoteController(self.channels, ImageWaits(self.store))
-            self.requests = ElectedController(self.controller, remote) if self.elected else remote
+            self.requests = self.elected.requests(remote) if self.elected else remote
         self.housekeeping = self._make_housekeeping()
         self.membership: Membership | ZooKeeperMembership = self._make_membership()
         self.isr_proposals = IsrProposals(
@@ -173,7 +167,7 @@ class Parts:
             log_parts,
             ports.random,
             self.broker_id,
-            self._open_broker_channels,
+            self.open_broker_channels,
         )
         self.coordinators = Coordinators(
             self.runtimes.groups,
@@ -190,23 +184,20 @@ class Parts:
             settings.values.integer("replica.lag.time.max.ms") / 1000,
         )
         self.replicas = self._make_replicas()
-        self.watches = self._make_watches()
-        """Looks after the processes of other brokers, where brokers are elected."""
-        self.tenures = self._make_tenures()
-        """Runs for election, where brokers are elected."""
+
+    def _make_elected(self) -> ElectedParts | None:
+        if self.settings.quorum.kind is not NodeKind.ELECTED:
+            return None
+        from moldau.cluster.zookeeper.store import ZooKeeperStore  # noqa: PLC0415 - see there
+        from moldau.server.zookeeper.elected_parts import ElectedParts  # noqa: PLC0415
+
+        assert isinstance(self.store, ZooKeeperStore)  # that is what such settings ask for
+        return ElectedParts(self, self.store)
 
     def _make_membership(self) -> Membership | ZooKeeperMembership:
         values = self.settings.values
-        if self.elected is not None:
-            assert self.channels is not None
-            return ZooKeeperMembership(
-                self.elected,
-                ShutdownRequest(self.controller, self.channels.membership),
-                self.ports.clock,
-                values.integer("initial.broker.registration.timeout.ms") / 1000,
-                self.housekeeping.keep_broker_epoch,
-                lambda: self.logs.failed_directory_ids,
-            )
+        if self.elected is not None and self.channels is not None:
+            return self.elected.membership(self.channels)
         return Membership(
             self.requests,
             lambda: self.store.image.version - 1,
@@ -219,29 +210,6 @@ class Parts:
             self.housekeeping.keep_broker_epoch,
             lambda: self.logs.failed_directory_ids,
             lambda: self.logs.ids_of(self._cordoned_paths()),
-        )
-
-    def _make_watches(self) -> BrokerWatches | None:
-        if self.elected is None:
-            return None
-        return BrokerWatches(
-            self.broker_id, self.elected, self.ports.network, self.live_brokers.address
-        )
-
-    def _make_tenures(self) -> Tenures | None:
-        if self.elected is None or self.watches is None:
-            return None
-        return Tenures(
-            self.broker_id,
-            self.elected,
-            self.controller,
-            self.open_command_channels,
-            self.watches.look_again,
-            RequestSettings(
-                self.ports.random,
-                self.settings.delete_topic_enable,
-                bool(self.settings.values.value("unclean.leader.election.enable")),
-            ),
         )
 
     def _make_housekeeping(self) -> Housekeeping:
@@ -330,13 +298,7 @@ class Parts:
 
     def _open_channels(self) -> Channels | None:
         if self.elected is not None:
-            timeout_ms = self.settings.values.integer("controller.socket.timeout.ms")
-            store = self.elected
-            return Channels(
-                lambda purpose: ElectedChannel(
-                    self._open_broker_channels(purpose, timeout_ms), lambda: store.leader_id
-                )
-            )
+            return self.elected.open_channels()
         if self.settings.quorum.kind is not NodeKind.OBSERVER:
             return None
         ports = ClientPorts(self.ports.network, self.ports.clock, self.ports.random)
@@ -350,12 +312,8 @@ class Parts:
             )
         )
 
-    def open_command_channels(self) -> BrokerChannels:
-        """Return the ways to all brokers for the commands of a controller."""
-        timeout_ms = self.settings.values.integer("controller.socket.timeout.ms")
-        return self._open_broker_channels("controller", timeout_ms)
-
-    def _open_broker_channels(self, purpose: str, timeout_ms: int) -> BrokerChannels:
+    def open_broker_channels(self, purpose: str, timeout_ms: int) -> BrokerChannels:
+        """Return the ways to other brokers for one kind of request."""
         return BrokerChannels(
             self.live_brokers,
             ClientPorts(self.ports.network, self.ports.clock, self.ports.random),

@@ -52,7 +52,6 @@ from moldau.server.nodes.leader_hints import LeaderHints
 from moldau.server.parts import Parts
 from moldau.server.transactions.producer_ids import ProducerIds
 from moldau.server.transactions.writes import TransactionalWrites, marker_state
-from moldau.server.zookeeper.elected_routes import elected_routes
 
 REPLICAS_ALONE = 1
 """Nobody can join a broker that stands alone, so that nothing can have a second replica."""
@@ -142,14 +141,25 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         Route(key, versions, handler, metrics, API_PERMISSIONS[key])
         for key, versions, handler in table
     ]
-    if parts.elected is not None:
-        routes += elected_routes(parts, parts.elected, routes, api_versions.unsupported)
+    routes += _routes_of_elected(parts, routes, api_versions.unsupported)
     _forward(routes, parts)
     fast_paths = _fast_paths(parts, produce, fetch, groups, group_offsets)
     for route in routes:
         route.fast_path = fast_paths.get(route.api.key)
     api_versions.serve(routes)
     return routes, api_versions.unsupported
+
+
+def _routes_of_elected(
+    parts: Parts, routes: Sequence[Route], unsupported: Callable[[], Any]
+) -> list[Route]:
+    """What brokers serve each other where one of them is elected; nothing elsewhere."""
+    if parts.elected is None:
+        return []
+    # Imported here: other brokers do not need it.
+    from moldau.server.zookeeper.elected_routes import elected_routes  # noqa: PLC0415
+
+    return elected_routes(parts, parts.elected.store, routes, unsupported)
 
 
 def _internal_topics(parts: Parts, creation: TopicCreation) -> InternalTopics:
@@ -193,7 +203,7 @@ def _discovery(
         internal_topics,
         auto_create=settings.auto_create_topics_enable,
         partition_limit=settings.max_request_partition_size_limit,
-        is_suspected=parts.watches.is_suspected if parts.watches else lambda _: False,
+        is_suspected=parts.elected.watches.is_suspected if parts.elected else lambda _: False,
     )
 
 

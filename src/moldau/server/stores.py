@@ -15,7 +15,6 @@ from moldau.cluster.kept_snapshots import MetadataRetention
 from moldau.cluster.observer import ObserverStore
 from moldau.cluster.zookeeper.client.connect_string import ConnectString
 from moldau.cluster.zookeeper.client.port import ZooKeeper
-from moldau.cluster.zookeeper.store import ZooKeeperStore
 from moldau.engine.ports import ClientPorts
 from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings
@@ -80,8 +79,11 @@ def observer_store(settings: BrokerSettings, ports: Ports) -> ObserverStore:
     )
 
 
-def zookeeper_store(settings: BrokerSettings, ports: Ports) -> ZooKeeperStore:
+def zookeeper_store(settings: BrokerSettings, ports: Ports) -> BrokerStore:
     """Make the store of a broker whose cluster keeps its metadata in ZooKeeper."""
+    # Imported here: other brokers do not need it.
+    from moldau.cluster.zookeeper.store import ZooKeeperStore  # noqa: PLC0415
+
     connect, values = settings.quorum.zookeeper, settings.values
     assert connect is not None  # that makes it this kind of node
     open_zookeeper = ports.open_zookeeper or kazoo_zookeeper

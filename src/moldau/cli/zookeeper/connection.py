@@ -9,7 +9,6 @@ What ZooKeeper refuses is told in the words of its own command line.
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -139,10 +138,12 @@ class ZooKeeperConnection:
 
 def require_kazoo() -> None:
     """Raise UserError, which says how to install it, if kazoo is missing."""
-    if importlib.util.find_spec("kazoo") is None:
+    try:
+        import kazoo.client  # noqa: F401, PLC0415 - optional
+    except ImportError as error:
         raise UserError(
             "kazoo, which connects to ZooKeeper, is not installed: pip install 'moldau[zookeeper]'"
-        )
+        ) from error
 
 
 def connect_to(

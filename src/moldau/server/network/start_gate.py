@@ -15,6 +15,9 @@ from moldau.server.network.connection import Connection, Dispatch
 from moldau.server.network.dispatch import Answer
 from moldau.server.network.turns import Turns
 
+BETWEEN_BROKERS: Final = frozenset({4, 5, 6, 7, 18, 56, 58, 67})
+"""What a broker answers before it serves clients: it may be the controller already."""
+
 _KEY: Final = Struct(">h")
 
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from moldau.base.ids import BrokerId
 from moldau.base.network import Address, Network
@@ -25,6 +25,9 @@ from moldau.cluster.zookeeper.store import ZooKeeperStore
 from moldau.server.zookeeper.process_watch import ProcessWatch, Sign
 
 logger = logging.getLogger(__name__)
+
+RETRY_S: Final = 1.0
+"""Between two tries to take the nodes of a process away that is gone."""
 
 
 class _Watched(NamedTuple):
@@ -61,7 +64,7 @@ class BrokerWatches:
         self._changed((), self._store.image)
         try:
             while True:
-                await self._looks.wait()
+                await self._wait_for_signs()
                 self._looks.clear()
                 await self._act()
         finally:
@@ -69,6 +72,15 @@ class BrokerWatches:
             tasks = [one.watch.cancel() for one in self._watched.values()]
             self._watched.clear()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _wait_for_signs(self) -> None:
+        """Wait until a process ends, or it is time to try again what failed for one."""
+        is_any_gone = any(one.watch.sign is Sign.GONE for one in self._watched.values())
+        try:
+            async with asyncio.timeout(RETRY_S if is_any_gone else None):
+                await self._looks.wait()
+        except TimeoutError:
+            pass
 
     def look_again(self) -> None:
         """Act on what is known: this broker may have become the controller."""

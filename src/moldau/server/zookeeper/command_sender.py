@@ -110,6 +110,7 @@ class _Queue:
         self.broker = broker
         self.confirmed: MetadataImage | None = None
         """What the broker has; None before its first update."""
+        self._asks_for_all_roles = False
         self._touched = Touched()
         self._more = asyncio.Event()
         self._more.set()
@@ -120,7 +121,7 @@ class _Queue:
         self._more.set()
 
     def ask_roles(self) -> None:
-        self.confirmed = None
+        self._asks_for_all_roles = True
         self._more.set()
 
     def cancel(self) -> asyncio.Task[None]:
@@ -141,13 +142,15 @@ class _Queue:
     async def _bring_up_to_date(self) -> None:
         old, new = self.confirmed, self._owner._metadata.image  # noqa: SLF001 - its own part
         touched, self._touched = self._touched, Touched()
-        if old is new:
+        asks_for_all, self._asks_for_all_roles = self._asks_for_all_roles, False
+        if old is new and not asks_for_all:
             return
         sender, epoch, broker_id = self._owner._sender, self.broker.epoch, self.broker.id  # noqa: SLF001
         for request in await _paced(update_metadata(sender, epoch, old, new, touched)):
             await self._send(request)
         self.confirmed = new
-        for request in await _paced(leader_and_isr(sender, broker_id, epoch, old, new, touched)):
+        known = None if asks_for_all else old
+        for request in await _paced(leader_and_isr(sender, broker_id, epoch, known, new, touched)):
             await self._note_roles(await self._send(request))
         for request in await _paced(stop_replica(sender, broker_id, epoch, old, new, touched)):
             await self._send(request)

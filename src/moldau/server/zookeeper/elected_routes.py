@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from moldau.base.errors import ProtocolError
 from moldau.cluster.zookeeper.store import ZooKeeperStore
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.brokers import EnvelopeRequest, EnvelopeResponse
 from moldau.security.operations import AclOperation
 from moldau.server.handlers.commands import CommandHandlers
 from moldau.server.handlers.members import MemberHandlers
@@ -20,9 +22,6 @@ from moldau.server.network.permissions import on_cluster
 from moldau.server.nodes.forwarding import FORWARDED
 from moldau.server.nodes.inner_requests import EnvelopeHandler
 from moldau.server.parts import Parts
-
-BETWEEN_BROKERS: Final = frozenset({4, 5, 6, 7, 18, 56, 58, 67})
-"""What a broker answers before it serves clients: it may be the controller already."""
 
 NODE_PERMISSIONS: Final = (on_cluster(AclOperation.CLUSTER_ACTION),)
 
@@ -51,6 +50,16 @@ def elected_routes(
         parts.ports.memory,
         frame_limit=parts.settings.socket_request_max_bytes,
     )
+
+    async def answer_envelope(
+        request: EnvelopeRequest, context: RequestContext
+    ) -> EnvelopeResponse:
+        # Told of the envelope, the broker that sent it looks for the controller. Inside, a client
+        # would be told.
+        if not parts.controller.is_active:
+            return EnvelopeResponse(None, ErrorCode.NOT_CONTROLLER)
+        return await envelopes(request, context)
+
     listener = parts.settings.listeners.inter_broker.name
     return [
         Route(key, versions, _only_on(listener, handler), metrics, NODE_PERMISSIONS)
@@ -60,7 +69,7 @@ def elected_routes(
             (6, "8", commands.update_metadata),
             (7, "2-3", members.shut_down),
             (56, "2-3", members.alter_partitions),
-            (58, "0", envelopes),
+            (58, "0", answer_envelope),
             (67, "0", members.allocate_producer_ids),
         )
     ]

@@ -1,0 +1,79 @@
+"""The parts of a broker whose cluster is on ZooKeeper, beside those that every broker has.
+
+`Parts` makes them where the settings ask for it, and only then are their modules loaded: other
+brokers pay nothing for them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from moldau.cluster.zookeeper.store import ZooKeeperStore
+from moldau.cluster.zookeeper.tool_decisions import RequestSettings
+from moldau.server.nodes.broker_channels import BrokerChannels
+from moldau.server.nodes.remote_controller import Channels, RemoteController
+from moldau.server.zookeeper.broker_watches import BrokerWatches
+from moldau.server.zookeeper.elected_controller import (
+    ElectedChannel,
+    ElectedController,
+    ShutdownRequest,
+)
+from moldau.server.zookeeper.membership import ZooKeeperMembership
+from moldau.server.zookeeper.tenures import Tenures
+
+if TYPE_CHECKING:
+    from moldau.server.parts import Parts
+
+
+class ElectedParts:
+    """How one broker lives on ZooKeeper, asks the controller, and is the controller."""
+
+    def __init__(self, parts: Parts, store: ZooKeeperStore) -> None:
+        self._parts = parts
+        self.store = store
+        self.watches = BrokerWatches(
+            parts.broker_id, store, parts.ports.network, parts.live_brokers.address
+        )
+        values = parts.settings.values
+        self._timeout_ms = values.integer("controller.socket.timeout.ms")
+        self.tenures = Tenures(
+            parts.broker_id,
+            store,
+            parts.controller,
+            self._open_command_channels,
+            self.watches.look_again,
+            RequestSettings(
+                parts.ports.random,
+                parts.settings.delete_topic_enable,
+                bool(values.value("unclean.leader.election.enable")),
+            ),
+        )
+
+    def open_channels(self) -> Channels:
+        """Return the ways to whichever broker is the controller."""
+        return Channels(
+            lambda purpose: ElectedChannel(
+                self._parts.open_broker_channels(purpose, self._timeout_ms),
+                lambda: self.store.leader_id,
+            )
+        )
+
+    def _open_command_channels(self) -> BrokerChannels:
+        return self._parts.open_broker_channels("controller", self._timeout_ms)
+
+    def requests(self, remote: RemoteController) -> ElectedController:
+        """Return how this broker asks the controller, which may be itself."""
+        return ElectedController(self._parts.controller, remote)
+
+    def membership(self, channels: Channels) -> ZooKeeperMembership:
+        """Return how this broker joins, stays and leaves."""
+        parts = self._parts
+        patience_ms = parts.settings.values.integer("initial.broker.registration.timeout.ms")
+        return ZooKeeperMembership(
+            self.store,
+            ShutdownRequest(parts.controller, channels.membership),
+            parts.ports.clock,
+            patience_ms / 1000,
+            parts.housekeeping.keep_broker_epoch,
+            lambda: parts.logs.failed_directory_ids,
+        )
