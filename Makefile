@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup wheel demo quick test test-long lint types imports check sim sim-many sim-cluster sim-cluster-many mutants fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-clients bench-spark lock clean help
+.PHONY: setup wheel demo quick test test-long lint types imports check sim sim-many sim-cluster sim-cluster-many sim-zookeeper sim-zookeeper-many mutants fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-clients bench-spark lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -128,6 +128,12 @@ sim-cluster: setup ## one simulated run of a cluster: make sim-cluster SEED=42
 
 sim-cluster-many: setup ## many simulated runs of clusters: make sim-cluster-many N=600 JOBS=2
 	$(BIN)/python -m moldau.sim.run --cluster --seed $(SEED) --count $(N) --jobs $(JOBS)
+
+sim-zookeeper: setup ## one simulated run of a cluster on ZooKeeper: make sim-zookeeper SEED=42
+	$(BIN)/python -m moldau.sim.run --cluster --zookeeper --seed $(SEED)
+
+sim-zookeeper-many: setup ## many simulated runs of clusters on ZooKeeper: make sim-zookeeper-many N=600 JOBS=2
+	$(BIN)/python -m moldau.sim.run --cluster --zookeeper --seed $(SEED) --count $(N) --jobs $(JOBS)
 
 mutants: N = 5
 mutants: setup ## mistakes put into the code, and how many seeds find each, from N starts: make mutants N=5 JOBS=2 NAMES="fenced pending"

@@ -27,7 +27,7 @@ from moldau.base.errors import InvariantViolated, UserError
 from moldau.base.network import Accept, Address, Listener, Network, Receiver, Stream
 from moldau.server.broker import Broker
 from moldau.server.configuration.settings import BrokerSettings
-from moldau.server.parts import Ports
+from moldau.server.parts import OpenZooKeeper, Ports
 from moldau.server.stores import node_store
 from moldau.sim.crashes import Crashed, CrashPlan
 from moldau.sim.disk import SimDisk
@@ -113,11 +113,13 @@ class SimBroker:
         clock: SimClock | None = None,
         started: Started = lambda _: None,
         gave_up: GaveUp | None = None,
+        open_zookeeper: OpenZooKeeper | None = None,
     ) -> None:
         self._world = world
         self._network = network
         self._started = started
         self._gave_up = gave_up
+        self._open_zookeeper = open_zookeeper
         self.clock = clock or world.clock
         self._settings = BrokerSettings.load(
             None, {"listeners": f"PLAINTEXT://{name}:{PORT}", **settings}
@@ -137,6 +139,8 @@ class SimBroker:
         """Whether there is a process."""
         self.broker: Broker | None = None
         """The broker of this life, or of the last one while there is none."""
+        self.newest_broker: Broker | None = None
+        """The broker of this life from the first moment on, also while it starts."""
         network.host(name)
 
     @property
@@ -164,7 +168,7 @@ class SimBroker:
         self._executor = SimExecutor(self._world)
         self._stopping = asyncio.Event()
         self._main = None
-        broker = Broker(
+        broker = self.newest_broker = Broker(
             self._settings,
             Ports(
                 clock=self.clock,
@@ -176,6 +180,7 @@ class SimBroker:
                 executor=self._executor,
                 cleaner=self._executor,
                 make_store=node_store,
+                open_zookeeper=self._open_zookeeper,
                 boot_id=f"{self.name}-{self.boot}",
             ),
         )

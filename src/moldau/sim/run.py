@@ -1,13 +1,14 @@
 """`python -m moldau.sim.run --seed 7`: run seeds of the simulation and say what they came to.
 
 One seed is run twice, to see that it gives the same run; of many, every twentieth is. `--cluster`
-runs a cluster of brokers in place of one.
+runs a cluster of brokers in place of one, and `--cluster --zookeeper` one on ZooKeeper.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 
 import click
@@ -25,12 +26,15 @@ REPEATED_EVERY = 20
 @click.option("--count", default=1, show_default=True, help="How many seeds, one after the other.")
 @click.option("--jobs", default=1, show_default=True, help="How many seeds to run at a time.")
 @click.option("--cluster", is_flag=True, help="Run a cluster of brokers, not one alone.")
+@click.option("--zookeeper", is_flag=True, help="Let the cluster keep its metadata in ZooKeeper.")
 @click.option("--fifo", is_flag=True, help="Keep asyncio's own order, to bisect a failure.")
-def main(seed: int, count: int, jobs: int, cluster: bool, fifo: bool) -> None:
+def main(seed: int, count: int, jobs: int, cluster: bool, zookeeper: bool, fifo: bool) -> None:
     """Run brokers inside the simulation, decided by a seed alone."""
     seen: Counter[str] = Counter()
     failed: list[int] = []
-    run = partial(_run_one, first=seed, cluster=cluster, fifo=fifo)
+    if zookeeper and not cluster:
+        raise click.UsageError("--zookeeper is for a cluster: --cluster --zookeeper")
+    run = partial(_run_one, _chosen(cluster=cluster, zookeeper=zookeeper, fifo=fifo), first=seed)
     for number, outcome in in_parallel(run, range(seed, seed + count), jobs):
         if isinstance(outcome, str):
             failed.append(number)
@@ -52,11 +56,16 @@ Outcome = tuple[int, ScenarioOutcome | str]
 """A seed, and what it came to: the story, if it failed."""
 
 
-def _run_one(seed: int, *, first: int, cluster: bool, fifo: bool) -> Outcome:
-    run = run_cluster_seed if cluster else run_seed
+def _chosen(*, cluster: bool, zookeeper: bool, fifo: bool) -> Callable[[int], ScenarioOutcome]:
+    if cluster:
+        return partial(run_cluster_seed, fifo=fifo, zookeeper=zookeeper)
+    return partial(run_seed, fifo=fifo)
+
+
+def _run_one(run: Callable[[int], ScenarioOutcome], seed: int, *, first: int) -> Outcome:
     try:
-        outcome = run(seed, fifo=fifo)
-        if (seed - first) % REPEATED_EVERY == 0 and run(seed, fifo=fifo).digest != outcome.digest:
+        outcome = run(seed)
+        if (seed - first) % REPEATED_EVERY == 0 and run(seed).digest != outcome.digest:
             return seed, f"seed {seed}: not the same run twice"
     except Failed as failure:
         return seed, str(failure)

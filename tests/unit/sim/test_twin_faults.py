@@ -18,7 +18,7 @@ def test_a_fault_that_begins_after_the_mending_makes_no_second_broker():
             has_twin=False,
             make_twin=lambda: made.append("twin"),
         )
-        scene = SimpleNamespace(healing=asyncio.Event(), choose=lambda voter: node)
+        scene = SimpleNamespace(healing=asyncio.Event(), choose=lambda with_metadata: node)
         scene.healing.set()
         await twin(scene)
 

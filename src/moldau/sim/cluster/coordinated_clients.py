@@ -57,7 +57,7 @@ class ClusterTransactor(RoutedClient, Transactor):
 
         A former coordinator that has not heard of its successor refuses from its memory, in which
         the transaction has not begun, and Kafka's does the same. The broker's metadata of before
-        the request is compared with the voter's of now. Terms only grow, so if both are equal the
+        the request is compared with the newest of now. Terms only grow, so if both are equal the
         broker knew the present coordinator for the whole time.
         """
         assert self._link is not None

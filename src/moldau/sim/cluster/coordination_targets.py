@@ -64,7 +64,7 @@ class CoordinationTargets(Targets):
         return any(key.topic in names for key in self._atlas.exceeded)
 
     def term(self, kind: CoordinatorKind, key: str) -> CoordinatorTerm:
-        """Return who coordinates a group or a transactional id, as the voter has decided."""
+        """Return who coordinates a group or a transactional id, as was decided."""
         return term_in(self.cluster.nodes.image, kind, key)
 
 

@@ -52,15 +52,20 @@ class FaultScene:
         except TimeoutError:
             pass
 
-    def choose(self, *, voter: bool = True) -> Node | None:
-        """Choose a node whose broker has a process, starting or running."""
+    def choose(self, *, with_metadata: bool = True) -> Node | None:
+        """Choose a node whose broker has a process, starting or running.
+
+        Not one whose disk holds the only copy of the metadata, if that must not be lost.
+        """
         nodes = [
-            node for node in self.nodes.all if node.process.alive and (voter or not node.is_voter)
+            node
+            for node in self.nodes.all
+            if node.process.alive and (with_metadata or not node.has_metadata)
         ]
         return self.chance.choice(nodes) if nodes else None
 
     def choose_leader(self, *, of_coordinators: bool = False) -> Node | None:
-        """Choose a node that leads a partition and does not vote: its end brings an election."""
+        """Choose a node that leads a partition, and whose end brings an election."""
         leaders = {
             partition.leader
             for topic in self.nodes.image.topics.values()
@@ -70,7 +75,10 @@ class FaultScene:
         nodes = [
             node
             for node in self.nodes.all
-            if node.id in leaders and node.serving and not node.is_voter and not node.process.paused
+            if node.id in leaders
+            and node.serving
+            and not node.has_metadata
+            and not node.process.paused
         ]
         return self.chance.choice(nodes) if nodes else None
 

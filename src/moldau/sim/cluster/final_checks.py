@@ -14,7 +14,8 @@ from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
 from moldau.sim.checks import check_files, check_insides, check_no_task_left
 from moldau.sim.cluster.claims import PartitionClaims
 from moldau.sim.cluster.client import RETRY_S, NoAnswer
-from moldau.sim.cluster.nodes import FOLDER, Nodes
+from moldau.sim.cluster.metadata_keeping import FOLDER
+from moldau.sim.cluster.nodes import Nodes
 from moldau.sim.cluster.reader import ClusterReader
 from moldau.sim.cluster.replica_checks import replica_of
 from moldau.sim.history import Read, Violation
@@ -44,6 +45,8 @@ def _unfinished(nodes: Nodes) -> str | None:
         if not broker.active:
             return f"broker {broker.id} is fenced"
     for node in nodes.all:
+        if not nodes.is_registered(node.id):
+            return f"{node.name} is not registered"
         assert node.process.broker is not None
         version = node.process.broker.parts.store.image.version
         if version != image.version:

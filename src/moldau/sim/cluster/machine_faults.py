@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from moldau.sim.cluster.fault_scene import Fault, FaultScene
-from moldau.sim.cluster.nodes import FOLDER, Node
+from moldau.sim.cluster.metadata_keeping import FOLDER
+from moldau.sim.cluster.nodes import Node
 from moldau.sim.nemesis import DISK_OPERATIONS
 
 CLOCK_JUMP_MS = 86_400_000
@@ -36,7 +37,7 @@ async def _cut(scene: FaultScene, nodes: list[Node]) -> None:
 
 
 async def wipe(scene: FaultScene) -> None:
-    node = scene.choose(voter=False)
+    node = scene.choose(with_metadata=False)
     if node is not None:
         scene.note(node)
         scene.atlas.lost_records(node.id)

@@ -16,11 +16,13 @@ The invariants, with the numbers that they have in the whole simulation:
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from moldau.base.ids import BrokerId, PartitionKey, TopicId
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Partition as PartitionState
+from moldau.cluster.zookeeper.history import controller_epoch_of
 from moldau.replication.partition import Partition
 from moldau.replication.role import Role
 from moldau.sim.cluster.atlas import Atlas
@@ -38,6 +40,23 @@ class _Observed(NamedTuple):
     end: int
 
 
+def _isr_problems(
+    image: MetadataImage,
+) -> Iterator[tuple[PartitionKey, tuple[PartitionState, str]]]:
+    """Return the partitions whose ISR cannot be right, and why."""
+    for topic in image.topics.values():
+        for state in topic.partitions:
+            if state.leader < 0:
+                continue
+            key = PartitionKey(topic.name, state.index)
+            if state.leader not in state.isr or not set(state.isr) <= set(state.replicas):
+                yield key, (state, "its leader is not in it, or one that is no replica is")
+            for member in state.isr:
+                broker = image.brokers.get(member)
+                if broker is None or broker.fenced:
+                    yield key, (state, f"broker {member} is fenced")
+
+
 class Monitor:
     """Checks the invariants that hold at any time."""
 
@@ -49,6 +68,8 @@ class Monitor:
         self._history: dict[int, MetadataImage] = {}
         """By version, what was first found."""
         self._node_images: dict[int, MetadataImage] = {}
+        self._inherited: dict[PartitionKey, PartitionState] = {}
+        """What was wrong when an elected controller began, and is not decided on yet."""
         self._observed: dict[tuple[int, PartitionKey], _Observed] = {}
         self._appenders: dict[tuple[PartitionKey, int], int] = {}
         self._committed: dict[tuple[TopicId, int], int] = {}
@@ -58,6 +79,9 @@ class Monitor:
 
     def look(self) -> None:
         """Check everything that has changed since the last look."""
+        newest = self._nodes.image
+        if newest is not self._image:
+            self._take_newest(newest)
         for node in self._nodes.all:
             process = node.process
             if process.serving and process.broker is not None:
@@ -74,14 +98,15 @@ class Monitor:
         first = self._history.setdefault(image.version, image)
         if first is not image and first != image:
             raise Violation(f"I12: {node.name} knows another version {image.version}")
-        if node.is_voter:
-            if image.version < self._image.version:
-                raise Violation(f"I12: {node.name} is back at version {image.version}")
-            self._check_history(self._image, image)
-            self._check_isrs(image)
-            self._count_changes(self._image, image)
-            self._image = image
-            self._atlas.follow(image)
+
+    def _take_newest(self, image: MetadataImage) -> None:
+        if image.version < self._image.version:
+            raise Violation(f"I12: the controller is back at version {image.version}")
+        self._check_history(self._image, image)
+        self._check_isrs(image)
+        self._count_changes(self._image, image)
+        self._image = image
+        self._atlas.follow(image)
 
     def _check_history(self, old: MetadataImage, new: MetadataImage) -> None:
         self.deleted.update(old.topic_names.keys() - new.topic_names.keys())
@@ -92,16 +117,13 @@ class Monitor:
             raise Violation(f"I12: producer ids from {new.next_producer_id} on are given out twice")
 
     def _check_isrs(self, image: MetadataImage) -> None:
-        for topic in image.topics.values():
-            for state in topic.partitions:
-                if state.leader < 0:
-                    continue
-                if state.leader not in state.isr or not set(state.isr) <= set(state.replicas):
-                    raise Violation(f"I4: {topic.name}: {state}")
-                for member in state.isr:
-                    broker = image.brokers.get(member)
-                    if broker is None or broker.fenced:
-                        raise Violation(f"I4: {topic.name}: broker {member} is fenced: {state}")
+        problems = dict(_isr_problems(image))
+        if controller_epoch_of(image.version) != controller_epoch_of(self._image.version):
+            # An elected controller begins with what it has found, and decides on that next.
+            self._inherited = {key: state for key, (state, _) in problems.items()}
+        for key, (state, problem) in problems.items():
+            if self._inherited.get(key) != state:
+                raise Violation(f"I4: {key}: {problem}: {state}")
 
     def _count_changes(self, old: MetadataImage, new: MetadataImage) -> None:
         for name, topic in new.topics.items():
@@ -221,7 +243,7 @@ class Monitor:
     def _check_complete(self, where: str, partition: Partition) -> None:
         """I3, the cheap part: whoever may be elected has all offsets that are committed.
 
-        A broker that knows more than was seen of the voter, which is just ending, cannot be judged.
+        A broker that knows more than was seen of a controller that is just ending cannot be judged.
         """
         key, pending = partition.key, partition.pending_isr
         state = self._nodes.image.partition(key)

@@ -1,4 +1,4 @@
-"""Faults of the wires between brokers, the voter and clients.
+"""Faults of the wires between brokers, the controller and clients.
 
 A clogged link keeps what travels on it, so what was sent before may arrive long after.
 """
@@ -33,10 +33,13 @@ async def part_brokers(scene: FaultScene) -> None:
     await _clog(scene, [(one, other) for one in names[:cut] for other in names[cut:]])
 
 
-async def part_from_voter(scene: FaultScene) -> None:
-    others = [node.name for node in scene.nodes.all if not node.is_voter]
+async def part_from_controller(scene: FaultScene) -> None:
+    controller = scene.nodes.controller
+    if controller is None:
+        return
+    others = [node.name for node in scene.nodes.all if node is not controller]
     chosen = scene.chance.sample(others, scene.chance.randrange(1, len(others) + 1))
-    await _clog(scene, [(scene.nodes.voter.name, other) for other in chosen])
+    await _clog(scene, [(controller.name, other) for other in chosen])
 
 
 async def part_clients(scene: FaultScene) -> None:
@@ -83,16 +86,19 @@ async def swizzle(scene: FaultScene) -> None:
 async def lose_isr_answers(scene: FaultScene) -> None:
     """Let a leader ask for another ISR, hear no answer, and be replaced or hear it late.
 
-    A follower is cut off from its leader, which therefore asks for an ISR without it. The voter
-    hears that and decides, but nothing that it sends reaches the leader. Or the same happens when
-    the follower is back: the leader asks for an ISR with it, and then it is cut off again.
+    A follower is cut off from its leader, which therefore asks for an ISR without it. The
+    controller hears that and decides, but nothing that it sends reaches the leader. Or the same
+    happens when the follower is back: the leader asks for an ISR with it, and then it is cut off
+    again.
     """
-    leader = scene.choose_leader()
-    follower = None if leader is None else _choose_follower(scene, leader)
-    if leader is None or follower is None:
+    leader, controller = scene.choose_leader(), scene.nodes.controller
+    if leader is None or controller is None or leader is controller:
+        return
+    follower = _choose_follower(scene, leader, controller)
+    if follower is None:
         return
     scene.note(leader)
-    answers = [(scene.nodes.voter.name, leader.name)]
+    answers = [(controller.name, leader.name)]
     fetches = [(leader.name, follower.name), (follower.name, leader.name)]
     is_join = scene.chance.random() < 0.5
     if is_join:
@@ -123,15 +129,15 @@ async def _leave_and_return(scene: FaultScene, fetches: list[Pair], answers: lis
     await scene.wait(JOIN_S * scene.chance.uniform(0.2, 2.0))
 
 
-def _choose_follower(scene: FaultScene, leader: Node) -> Node | None:
-    """Choose a broker that is in sync with this leader and does not vote."""
+def _choose_follower(scene: FaultScene, leader: Node, controller: Node) -> Node | None:
+    """Choose a broker that is in sync with this leader and is not the controller."""
     in_sync = {
         broker_id
         for topic in scene.nodes.image.topics.values()
         for partition in topic.partitions
         if partition.leader == leader.id
         for broker_id in partition.isr
-        if broker_id not in (leader.id, scene.nodes.voter.id)
+        if broker_id not in (leader.id, controller.id)
     }
     return scene.nodes.by_id(scene.chance.choice(sorted(in_sync))) if in_sync else None
 
@@ -152,7 +158,7 @@ def _shuffled_names(scene: FaultScene) -> list[str]:
 
 NETWORK_FAULTS: dict[str, Fault] = {
     "broker partition": part_brokers,
-    "voter partition": part_from_voter,
+    "controller partition": part_from_controller,
     "client partition": part_clients,
     "isolation": isolate,
     "ring partition": part_in_a_ring,

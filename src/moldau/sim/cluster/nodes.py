@@ -1,25 +1,21 @@
-"""The machines of a cluster: each with a broker, a disk and a clock of its own. The first votes."""
+"""The machines of a cluster: each with a broker, a disk and a clock of its own."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from moldau.base.errors import MoldauError, StorageError, UserError
-from moldau.base.ids import BrokerId, random_uuid, uuid_text
-from moldau.cluster.formatting import identify_directories
+from moldau.base.ids import BrokerId
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.store import StoreFailed
+from moldau.sim.cluster.metadata_keeping import MetadataKeeper, OneVoter
 from moldau.sim.crashes import Crashed
 from moldau.sim.disk import SimDisk
 from moldau.sim.network import SimNetwork
-from moldau.sim.process import PORT, SimBroker
+from moldau.sim.process import GaveUp, SimBroker
 from moldau.sim.world import SimClock, World
 
-CONTROLLER_PORT = 9093
-FOLDER = "/data"
-VOTER_ID = 1
 RESTART_S = 0.2
 """After which a supervisor starts a broker again that has ended by itself."""
 
@@ -32,62 +28,43 @@ class Node:
         world: World,
         network: SimNetwork,
         node_id: int,
-        cluster_id: str,
+        keeper: MetadataKeeper,
         settings: Mapping[str, str],
     ) -> None:
         self._world = world
         self._network = network
         self._settings = settings
-        self._cluster_id = cluster_id
+        self._keeper = keeper
         self.id = node_id
         self.name = f"broker-{node_id}"
-        self.is_voter = node_id == VOTER_ID
+        self.has_metadata = keeper.is_on_disk_of(node_id)
+        """Whether the cluster's metadata is on its disk, and nowhere else."""
         self.clock = SimClock(world.loop)
         self.give_up_count = 0
         """How often its broker ended by itself, with a line for its operator."""
         self.disk_lost: Callable[[], None] = lambda: None
         """Called when its broker ends because its only log directory has failed."""
-        self.process = SimBroker(
-            world,
-            network,
-            self._new_disk(),
-            {**settings, **self._own_settings()},
-            name=self.name,
-            clock=self.clock,
-            gave_up=self._gave_up,
-        )
+        self.process = self._make_process(self.name, self._gave_up)
+        self.twin: SimBroker | None = None
+        """The newest broker on another machine with this one's id; it may have ended."""
         self._starting: asyncio.Task[None] | None = None
 
-    def _own_settings(self) -> dict[str, str]:
-        listener = f"PLAINTEXT://{self.name}:{PORT}"
-        controller = f"CONTROLLER://{self.name}:{CONTROLLER_PORT}"
-        return {
-            "node.id": str(self.id),
-            "log.dirs": FOLDER,
-            "process.roles": "broker,controller" if self.is_voter else "broker",
-            "listeners": f"{listener},{controller}" if self.is_voter else listener,
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "controller.quorum.voters": f"{VOTER_ID}@broker-{VOTER_ID}:{CONTROLLER_PORT}",
-        }
+    def _make_process(self, name: str, gave_up: GaveUp) -> SimBroker:
+        return SimBroker(
+            self._world,
+            self._network,
+            self._new_disk(),
+            {**self._settings, **self._keeper.settings_of(self.id, name)},
+            name=name,
+            clock=self.clock,
+            gave_up=gave_up,
+            open_zookeeper=self._keeper.open_zookeeper(name),
+        )
 
     def _new_disk(self) -> SimDisk:
-        """Make an empty disk and format it for this cluster.
-
-        Its directory keeps its id, as if `meta.properties` were put back. With another one a
-        partition whose only replica in sync was lost would wait for an operator.
-        """
+        """Make an empty disk and format it for this cluster."""
         disk = SimDisk(self._world.random(f"disk-{self.id}"), trace=self._world.trace)
-        identify_directories(
-            disk,
-            [FOLDER],
-            FOLDER,
-            self.id,
-            random.Random(f"{self._world.seed}/format-{self.id}"),
-            self.clock.wall_ms(),
-            self._cluster_id,
-            founds_cluster=self.is_voter,
-        )
+        self._keeper.format(disk, self.id, self.clock.wall_ms())
         return disk
 
     @property
@@ -143,17 +120,8 @@ class Node:
 
     def make_twin(self) -> SimBroker:
         """Make a broker on another machine that was given this one's id by mistake."""
-        name = self._twin_name
-        own = self._own_settings() | {"listeners": f"PLAINTEXT://{name}:{PORT}"}
-        return SimBroker(
-            self._world,
-            self._network,
-            self._new_disk(),
-            {**self._settings, **own},
-            name=name,
-            clock=self.clock,
-            gave_up=lambda _: None,
-        )
+        self.twin = self._make_process(self._twin_name, lambda _: None)
+        return self.twin
 
     # Down
 
@@ -168,24 +136,32 @@ class Nodes:
     """All machines of a run."""
 
     def __init__(
-        self, world: World, network: SimNetwork, count: int, settings: Mapping[str, str]
+        self,
+        world: World,
+        network: SimNetwork,
+        count: int,
+        settings: Mapping[str, str],
+        keeper: MetadataKeeper | None = None,
     ) -> None:
-        cluster_id = uuid_text(random_uuid(world.random("cluster id")))
+        """Without a keeper the first node votes."""
+        self._keeper = keeper or OneVoter(world)
         self.all = [
-            Node(world, network, node_id, cluster_id, settings) for node_id in range(1, count + 1)
+            Node(world, network, node_id, self._keeper, settings) for node_id in range(1, count + 1)
         ]
         self.trace = world.trace
         self._last_image = MetadataImage()
 
     @property
-    def voter(self) -> Node:
-        return self.all[0]
+    def controller(self) -> Node | None:
+        """The node whose broker decides; None while nobody is elected."""
+        controller_id = self._keeper.controller_id()
+        return None if controller_id is None else self.by_id(controller_id)
 
     def by_id(self, node_id: int) -> Node:
         return self.all[node_id - 1]
 
     def is_registered(self, node_id: int) -> bool:
-        """Tell whether a broker's process is the one that has its id now, as the voter knows."""
+        """Tell whether a broker's process is the one that has its id now, as was decided."""
         broker = self.by_id(node_id).process.broker
         registered = self.image.brokers.get(BrokerId(node_id))
         return (
@@ -196,8 +172,12 @@ class Nodes:
 
     @property
     def image(self) -> MetadataImage:
-        """What the voter has committed, as far as it was seen to run."""
-        voter = self.voter.process
-        if voter.serving and voter.broker is not None:
-            self._last_image = voter.broker.parts.store.image
+        """What was decided, as far as it was seen."""
+        self._last_image = self._keeper.newest_image(self._processes(), self._last_image)
         return self._last_image
+
+    def _processes(self) -> Iterator[SimBroker]:
+        for node in self.all:
+            yield node.process
+            if node.twin is not None:
+                yield node.twin

@@ -32,7 +32,7 @@ def check_committed_equal(nodes: Nodes, key: PartitionKey) -> None:
     if leader is None or leader.role.leader_epoch != state.leader_epoch:
         return
     if state.partition_epoch < leader.role.partition_epoch:
-        return  # the voter is just ending, and what it decided last was not seen
+        return  # the controller is just ending, and what it decided last was not seen
     end = leader.high_watermark
     expected = _bytes_below(leader.log, end)
     for broker_id in state.isr:

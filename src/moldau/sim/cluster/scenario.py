@@ -29,6 +29,7 @@ from moldau.sim.cluster.final_checks import (
     check_deleted,
     wait_until_converged,
 )
+from moldau.sim.cluster.metadata_keeping import MetadataKeeper, OneVoter, OnZooKeeper
 from moldau.sim.cluster.monitor import Monitor
 from moldau.sim.cluster.nemesis import FAULTS_BY_NAME, ClusterNemesis
 from moldau.sim.cluster.nodes import Nodes
@@ -60,16 +61,22 @@ Adjust = Callable[[ClusterSwarm], ClusterSwarm]
 
 
 def run_cluster_seed(
-    seed: int, *, fifo: bool = False, adjust: Adjust = lambda swarm: swarm
+    seed: int,
+    *,
+    fifo: bool = False,
+    zookeeper: bool = False,
+    adjust: Adjust = lambda swarm: swarm,
 ) -> ScenarioOutcome:
     """Run one seed to its end; Failed if a promise was broken."""
+    kind = "cluster on ZooKeeper" if zookeeper else "cluster"
     with (
-        World(f"cluster {seed}", fifo=fifo) as world,
+        World(f"{kind} {seed}", fifo=fifo) as world,
         log_lines(world.trace) as lines,
         ClusterCrashes(world.trace) as crashes,
     ):
+        keeper = OnZooKeeper(world) if zookeeper else OneVoter(world)
         swarm = adjust(draw_cluster_swarm(world.random("swarm"), tuple(FAULTS_BY_NAME)))
-        scenario = _ClusterScenario(world, swarm, lines, crashes)
+        scenario = _ClusterScenario(world, swarm, lines, crashes, keeper)
         try:
             world.run(scenario.run(), limit_s=RUN_LIMIT_S)
         except Exception as error:  # noqa: BLE001 - whatever it is ends the run, with a report
@@ -84,13 +91,18 @@ class _ClusterScenario:
     """One run."""
 
     def __init__(
-        self, world: World, swarm: ClusterSwarm, lines: LogLines, crashes: ClusterCrashes
+        self,
+        world: World,
+        swarm: ClusterSwarm,
+        lines: LogLines,
+        crashes: ClusterCrashes,
+        keeper: MetadataKeeper,
     ) -> None:
         self._world = world
         self._swarm = swarm
         self._lines = lines
         network = SimNetwork(world, chunk_size_max=swarm.chunk_size_max)
-        self._nodes = Nodes(world, network, swarm.broker_count, swarm.broker)
+        self._nodes = Nodes(world, network, swarm.broker_count, swarm.broker, keeper)
         self.targets = ClusterTargets(world, network, self._nodes)
         self._atlas = Atlas(self._nodes)
         self._monitor = Monitor(self._nodes, self._atlas, self.targets.seen)

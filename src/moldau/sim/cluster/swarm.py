@@ -61,7 +61,7 @@ class ClusterSwarm:
 
     @property
     def session_s(self) -> float:
-        """How long the controller waits for a broker's heartbeat."""
+        """How long a broker may be silent before it counts as dead."""
         return int(self.broker["broker.session.timeout.ms"]) / 1000
 
     @property
@@ -121,6 +121,7 @@ def _draw_data(chance: random.Random, faults: Sequence[str]) -> ClusterSwarm:
         reset_chance=chance.choice((0.0, 0.0, 0.002)),
         broker={
             "broker.session.timeout.ms": str(session_ms),
+            "zookeeper.session.timeout.ms": str(session_ms),
             "broker.heartbeat.interval.ms": str(session_ms // 5),
             "replica.lag.time.max.ms": str(lag_ms),
             "replica.fetch.wait.max.ms": str(min(chance.choice((50, 200, 500)), lag_ms // 2)),

@@ -30,7 +30,7 @@ from typing import Final, Protocol
 from moldau.cluster.zookeeper.client.port import DeleteNode, Operation, OperationResult
 from moldau.sim.world import World
 from moldau.sim.zookeeper.pipe import MEAN_DELAY_S, Pipe
-from moldau.sim.zookeeper.tree import Transaction, Tree, Watched, triggers
+from moldau.sim.zookeeper.tree import Transaction, Tree, Watched, Znode, triggers
 
 SERVER_COUNT: Final = 3
 FIRST_SESSION_ID: Final = 0x1_0000_0000
@@ -237,6 +237,12 @@ class SimEnsemble:
         for record in self._sessions.values():
             record.heard_s = self.loop.time()
 
+    # Looking at it from outside
+
+    def find(self, path: str) -> Znode | None:
+        """Return a node as the leader has it."""
+        return self._leader.find(path)
+
     # What clients do. All of it runs outside of their processes.
 
     def call(self, message: Callable[[], None]) -> None:
@@ -330,7 +336,7 @@ class SimEnsemble:
             return
         left_s = record.heard_s + record.timeout_s - self.loop.time()
         if left_s > 0 or not self.is_running:
-            self._expire_later(record, max(left_s, 1.0))
+            self._expire_later(record, left_s if left_s > 0 else 1.0)
         else:
             self._end_session(record.session_id)
 
