@@ -13,6 +13,7 @@ from moldau.sim.cluster.crash_plans import ClusterCrashes
 from moldau.sim.cluster.monitor import Monitor
 from moldau.sim.cluster.nodes import Node
 from moldau.sim.cluster.swarm import ClusterSwarm
+from moldau.sim.zookeeper.ensemble import SimEnsemble
 
 LONGEST_FAULT_S = 60.0
 
@@ -27,6 +28,7 @@ class FaultScene:
         atlas: Atlas,
         monitor: Monitor,
         crashes: ClusterCrashes,
+        ensemble: SimEnsemble | None = None,
     ) -> None:
         self.targets = targets
         self.network = targets.network
@@ -35,9 +37,16 @@ class FaultScene:
         self.atlas = atlas
         self.monitor = monitor
         self.crashes = crashes
+        self._ensemble = ensemble
         self.chance = targets.world.random("nemesis")
         self.healing = asyncio.Event()
         """Set when every fault is to end."""
+
+    @property
+    def ensemble(self) -> SimEnsemble:
+        """The ZooKeeper of this run, which has one."""
+        assert self._ensemble is not None
+        return self._ensemble
 
     async def last(self, mean_s: float | None = None) -> None:
         """Wait while a fault lasts: a drawn time with this mean, or with the seed's."""

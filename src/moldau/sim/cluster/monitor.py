@@ -170,6 +170,17 @@ class Monitor:
             )
         )
 
+    def is_former_controller(self, node: Node) -> bool:
+        """Tell whether a broker believes to be the controller, and another one is."""
+        broker = node.process.newest_broker
+        elected = None if broker is None else broker.parts.elected
+        return (
+            elected is not None
+            and elected.tenure is not None
+            and elected.is_controller
+            and elected.tenure.epoch < controller_epoch_of(self._nodes.image.version)
+        )
+
     def _current_epoch(self, key: PartitionKey) -> int:
         state = self._nodes.image.partition(key)
         return -1 if state is None else state.leader_epoch

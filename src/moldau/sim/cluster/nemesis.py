@@ -13,11 +13,14 @@ from moldau.sim.cluster.machine_faults import MACHINE_FAULTS
 from moldau.sim.cluster.network_faults import NETWORK_FAULTS
 from moldau.sim.cluster.process_faults import PROCESS_FAULTS
 from moldau.sim.cluster.twin_faults import TWIN_FAULTS
+from moldau.sim.cluster.zookeeper_faults import ZOOKEEPER_FAULTS
 
-FAULTS_BY_NAME: dict[str, Fault] = (
+COMMON_FAULTS: dict[str, Fault] = (
     PROCESS_FAULTS | MACHINE_FAULTS | CRASH_FAULTS | TWIN_FAULTS | NETWORK_FAULTS
 )
-"""All faults. Seeds draw from them, so another order is another run."""
+"""The faults of any cluster. Seeds draw from them, so another order is another run."""
+
+FAULTS_BY_NAME: dict[str, Fault] = COMMON_FAULTS | ZOOKEEPER_FAULTS
 
 
 class ClusterNemesis:

@@ -13,18 +13,19 @@ SHORT_PAUSE_S = 0.2
 
 
 async def kill(scene: FaultScene) -> None:
-    await _kill(scene, scene.choose())
+    await kill_for_a_while(scene, scene.choose())
 
 
 async def kill_leader(scene: FaultScene) -> None:
-    await _kill(scene, scene.choose_leader())
+    await kill_for_a_while(scene, scene.choose_leader())
 
 
 async def kill_coordinator(scene: FaultScene) -> None:
-    await _kill(scene, scene.choose_leader(of_coordinators=True))
+    await kill_for_a_while(scene, scene.choose_leader(of_coordinators=True))
 
 
-async def _kill(scene: FaultScene, node: Node | None) -> None:
+async def kill_for_a_while(scene: FaultScene, node: Node | None) -> None:
+    """Kill a broker, if there is one to kill, and start it again later."""
     if node is not None:
         scene.note(node)
         node.process.kill()
@@ -43,7 +44,11 @@ async def bounce(scene: FaultScene) -> None:
 
 
 async def restart(scene: FaultScene) -> None:
-    node = scene.choose()
+    await restart_in_order(scene, scene.choose())
+
+
+async def restart_in_order(scene: FaultScene, node: Node | None) -> None:
+    """Stop a broker in order, if it serves, and start it again later."""
     if node is None or not node.serving or node.process.paused:
         return
     scene.note(node)
@@ -59,21 +64,24 @@ async def restart(scene: FaultScene) -> None:
 
 
 async def pause(scene: FaultScene) -> None:
-    await _pause(scene, scene.choose(), scene.chance.expovariate(0.5 / scene.swarm.fault_length_s))
+    await pause_for(
+        scene, scene.choose(), scene.chance.expovariate(0.5 / scene.swarm.fault_length_s)
+    )
 
 
 async def short_pause(scene: FaultScene) -> None:
-    await _pause(scene, scene.choose(), scene.chance.expovariate(1 / SHORT_PAUSE_S))
+    await pause_for(scene, scene.choose(), scene.chance.expovariate(1 / SHORT_PAUSE_S))
 
 
 async def zombie_leader(scene: FaultScene) -> None:
     """Let a leader stand still until another is elected; its clients stay connected to it."""
     sessions = scene.chance.uniform(1.3, 3.0)
-    await _pause(scene, scene.choose_leader(), sessions * scene.swarm.session_s)
+    await pause_for(scene, scene.choose_leader(), sessions * scene.swarm.session_s)
 
 
-async def _pause(scene: FaultScene, node: Node | None, seconds: float) -> None:
-    if node is None or node.process.paused:
+async def pause_for(scene: FaultScene, node: Node | None, seconds: float) -> None:
+    """Let a broker stand still, if there is one that does not."""
+    if node is None or not node.process.alive or node.process.paused:
         return
     scene.note(node)
     life = node.process.life
@@ -81,6 +89,7 @@ async def _pause(scene: FaultScene, node: Node | None, seconds: float) -> None:
     await scene.wait(seconds)
     if node.process.alive and node.process.life == life and node.process.paused:
         scene.targets.seen["zombie leader resumed"] += scene.monitor.is_zombie(node)
+        scene.targets.seen["zombie controller resumed"] += scene.monitor.is_former_controller(node)
         node.process.resume()
 
 

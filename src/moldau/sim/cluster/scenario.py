@@ -31,12 +31,19 @@ from moldau.sim.cluster.final_checks import (
 )
 from moldau.sim.cluster.metadata_keeping import MetadataKeeper, OneVoter, OnZooKeeper
 from moldau.sim.cluster.monitor import Monitor
-from moldau.sim.cluster.nemesis import FAULTS_BY_NAME, ClusterNemesis
+from moldau.sim.cluster.nemesis import COMMON_FAULTS, ClusterNemesis
 from moldau.sim.cluster.nodes import Nodes
 from moldau.sim.cluster.reader import ClusterReader
 from moldau.sim.cluster.replica_checks import check_committed_equal, check_overdue
-from moldau.sim.cluster.swarm import ClusterSwarm, TopicPlan, draw_cluster_swarm
+from moldau.sim.cluster.swarm import (
+    ClusterSwarm,
+    TopicPlan,
+    draw_cluster_swarm,
+    with_more_faults,
+)
+from moldau.sim.cluster.tree_checks import TreeMonitor, check_tree
 from moldau.sim.cluster.writer import ClusterWriter
+from moldau.sim.cluster.zookeeper_faults import ZOOKEEPER_FAULTS
 from moldau.sim.history import Violation
 from moldau.sim.log_lines import LogLines, log_lines
 from moldau.sim.network import SimNetwork
@@ -75,7 +82,11 @@ def run_cluster_seed(
         ClusterCrashes(world.trace) as crashes,
     ):
         keeper = OnZooKeeper(world) if zookeeper else OneVoter(world)
-        swarm = adjust(draw_cluster_swarm(world.random("swarm"), tuple(FAULTS_BY_NAME)))
+        chance = world.random("swarm")
+        swarm = draw_cluster_swarm(chance, tuple(COMMON_FAULTS))
+        if zookeeper:
+            swarm = with_more_faults(swarm, chance, tuple(ZOOKEEPER_FAULTS))
+        swarm = adjust(swarm)
         scenario = _ClusterScenario(world, swarm, lines, crashes, keeper)
         try:
             world.run(scenario.run(), limit_s=RUN_LIMIT_S)
@@ -104,6 +115,9 @@ class _ClusterScenario:
         network = SimNetwork(world, chunk_size_max=swarm.chunk_size_max)
         self._nodes = Nodes(world, network, swarm.broker_count, swarm.broker, keeper)
         self.targets = ClusterTargets(world, network, self._nodes)
+        self._ensemble = keeper.ensemble if isinstance(keeper, OnZooKeeper) else None
+        if self._ensemble is not None:
+            TreeMonitor(self._ensemble, self.targets.seen)
         self._atlas = Atlas(self._nodes)
         self._monitor = Monitor(self._nodes, self._atlas, self.targets.seen)
         self._plain: set[asyncio.Task[None]] = set()
@@ -113,7 +127,7 @@ class _ClusterScenario:
             self.targets, self._atlas, clocks_jump=swarm.clocks_are_wrong
         )
         self._nemesis = ClusterNemesis(
-            FaultScene(self.targets, swarm, self._atlas, self._monitor, crashes)
+            FaultScene(self.targets, swarm, self._atlas, self._monitor, crashes, self._ensemble)
         )
 
     async def run(self) -> None:
@@ -195,6 +209,8 @@ class _ClusterScenario:
 
     async def _finish(self) -> None:
         await wait_until_converged(self._nodes, self._world.loop.time())
+        if self._ensemble is not None:
+            check_tree(self._ensemble, self._nodes.image)
         for claims in self.targets.claims:
             check_committed_equal(self._nodes, claims.key)
         await FinalClusterReader(self.targets, "final-reader").run()

@@ -82,6 +82,14 @@ def draw_cluster_swarm(chance: random.Random, faults: Sequence[str]) -> ClusterS
     )
 
 
+def with_more_faults(
+    swarm: ClusterSwarm, chance: random.Random, faults: Sequence[str]
+) -> ClusterSwarm:
+    """Return the settings of a run with some of these faults beside the others."""
+    more = chance.sample(faults, chance.randrange(1, 5))
+    return replace(swarm, faults=(*swarm.faults, *more))
+
+
 _COORDINATED = {"min.insync.replicas": "2", "transaction.state.log.min.isr": "2"}
 
 

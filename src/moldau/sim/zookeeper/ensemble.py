@@ -28,6 +28,7 @@ from contextvars import Context
 from typing import Final, Protocol
 
 from moldau.cluster.zookeeper.client.port import DeleteNode, Operation, OperationResult
+from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
 from moldau.sim.world import World
 from moldau.sim.zookeeper.pipe import MEAN_DELAY_S, Pipe
 from moldau.sim.zookeeper.tree import Transaction, Tree, Watched, Znode, triggers
@@ -144,6 +145,10 @@ class SimEnsemble:
         self._clients: dict[str, Client] = {}
         self._cut_off: set[str] = set()
         """Clients that cannot connect anew."""
+        self.on_commit: Callable[[int, Transaction], None] = lambda *_: None
+        """Called with the session and the transaction of every write."""
+        self.on_expiry: Callable[[], None] = lambda: None
+        """Called when a session ends that its client has not closed."""
 
     # Faults
 
@@ -170,7 +175,8 @@ class SimEnsemble:
     def expire(self, name: str) -> None:
         """End the session of a client, as if nothing had been heard of it."""
         client = self._clients.get(name)
-        if client is not None:
+        if client is not None and client.session_id in self._sessions:
+            self.on_expiry()
             self._end_session(client.session_id)
 
     def cut(self, name: str, *, requests: bool = True, answers: bool = True) -> None:
@@ -243,6 +249,13 @@ class SimEnsemble:
         """Return a node as the leader has it."""
         return self._leader.find(path)
 
+    def nodes(self) -> dict[str, StoredNode]:
+        """Return all nodes as the leader has them."""
+        return {
+            path: StoredNode(node.data, node.version, node.czxid)
+            for path, node in self._leader.items()
+        }
+
     # What clients do. All of it runs outside of their processes.
 
     def call(self, message: Callable[[], None]) -> None:
@@ -301,7 +314,7 @@ class SimEnsemble:
         transaction, results = self._leader.write(
             operations, link.record.session_id, self._clock.wall_ms()
         )
-        self._commit(transaction)
+        self._commit(link.record.session_id, transaction)
         link.server.catch_up(transaction.zxid)
         return results
 
@@ -314,8 +327,9 @@ class SimEnsemble:
 
     # Inside
 
-    def _commit(self, transaction: Transaction) -> None:
+    def _commit(self, session_id: int, transaction: Transaction) -> None:
         self._trace.note("zookeeper commits", transaction.zxid)
+        self.on_commit(session_id, transaction)
         for server in self._servers:
             server.behind.append(transaction)
             delay_s = self.loop.delay_s(MEAN_DELAY_S)
@@ -338,6 +352,7 @@ class SimEnsemble:
         if left_s > 0 or not self.is_running:
             self._expire_later(record, left_s if left_s > 0 else 1.0)
         else:
+            self.on_expiry()
             self._end_session(record.session_id)
 
     def _end_session(self, session_id: int) -> None:
@@ -348,7 +363,8 @@ class SimEnsemble:
         owned = self._leader.owned_by(session_id)
         if owned:
             deletes = [DeleteNode(path) for path in owned]
-            self._commit(self._leader.write(deletes, session_id, self._clock.wall_ms())[0])
+            transaction, _ = self._leader.write(deletes, session_id, self._clock.wall_ms())
+            self._commit(session_id, transaction)
         link = record.link
         if link is not None and link.is_open:
             self._close_link(link, link.server.links[link])

@@ -121,6 +121,10 @@ class Tree:
             raise NoNode(path)
         return node
 
+    def items(self) -> Iterable[tuple[str, Znode]]:
+        """All nodes with their paths."""
+        return self._nodes.items()
+
     def owned_by(self, session_id: int) -> list[str]:
         """The ephemeral nodes of a session."""
         return [path for path, node in self._nodes.items() if node.owner == session_id]
