@@ -99,9 +99,6 @@ class ZooKeeperMembership:
                     raise UserError(f"cannot register {name}: {error}") from error
                 await asyncio.sleep(RETRY_S)
             else:
-                # Before it serves: if it is killed with an older epoch on its disk, it counts as
-                # one that may have lost records.
-                await self._keep_broker_epoch(self.broker_epoch)
                 self._enter(State.FENCED)
                 return
 
@@ -158,6 +155,10 @@ class ZooKeeperMembership:
             if await self._is_registered():
                 await self._tell_failures()
                 if self._state is State.FENCED and self._is_known():
+                    # Not before the controller knows what this broker may have lost, and before it
+                    # serves: if it is killed with an older epoch on its disk, it counts as one that
+                    # may have lost records.
+                    await self._keep_broker_epoch(self.broker_epoch)
                     await self._forget_loss()
                     self._enter(State.RUNNING)
                 await self._looks.wait()
@@ -183,9 +184,12 @@ class ZooKeeperMembership:
         registration = self._registration
         assert registration is not None
         logger.warning("broker epoch %d is over, the broker registers again", self.broker_epoch)
+        if self._state is not State.FENCED:
+            # It has not stopped, so that its logs have lost nothing. But what an earlier start may
+            # have lost counts until a controller knows of it.
+            registration = replace(registration, previous_broker_epoch=self.broker_epoch)
         self._enter(State.STARTING)
-        # It has not stopped, so that its logs have lost nothing.
-        await self.register(replace(registration, previous_broker_epoch=self.broker_epoch))
+        await self.register(registration)
 
     def directories_changed(self) -> None:
         """Tell the controller if a log directory has failed."""

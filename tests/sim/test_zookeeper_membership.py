@@ -1,0 +1,65 @@
+"""Brokers on ZooKeeper whose registration is lost before the controller has told them of it."""
+
+from __future__ import annotations
+
+from kits.zookeeper_cluster import run_on_cluster
+from moldau.server.nodes.membership import State
+
+
+async def register_anew(cluster, node):
+    """Wait until a broker has a node again, which the controller cannot tell it."""
+    known = cluster.broker(node).parts.broker_epoch()
+    cluster.ensemble.expire(node.name)
+    await cluster.reached(lambda: cluster.broker(node).parts.broker_epoch() > known)
+    await cluster.reached(lambda: cluster.registration(node) is not None)
+
+
+async def start_unheard(cluster, node):
+    """Start a broker that registers, and that the controller cannot reach."""
+    cluster.silence(cluster.controller, node)
+    node.start()
+    await cluster.reached(lambda: cluster.registration(node) is not None)
+    await cluster.reached(lambda: cluster.broker(node).parts.broker_epoch() >= 0)
+
+
+async def cut_power(cluster, node):
+    node.process.power_cut()
+    await cluster.reached(lambda: cluster.registration(node) is None)
+
+
+def test_a_registration_that_nobody_has_told_of_is_made_again():
+    async def script(cluster):
+        node = cluster.others[0]
+        cluster.silence(cluster.controller, node)
+        await register_anew(cluster, node)
+        await register_anew(cluster, node)
+        assert cluster.broker(node).parts.membership.state is State.FENCED
+
+    run_on_cluster(script)
+
+
+def test_lost_records_are_told_until_the_controller_knows():
+    async def script(cluster):
+        node = cluster.others[0]
+        await cut_power(cluster, node)
+        await start_unheard(cluster, node)
+        assert cluster.registration(node).may_lack_records
+        await register_anew(cluster, node)
+        assert cluster.registration(node).may_lack_records
+        cluster.network.heal()
+        await cluster.reached(lambda: not cluster.registration(node).may_lack_records)
+
+    run_on_cluster(script)
+
+
+def test_lost_records_are_told_after_a_kill_too():
+    async def script(cluster):
+        node = cluster.others[0]
+        await cut_power(cluster, node)
+        await start_unheard(cluster, node)
+        node.process.kill()
+        await cluster.reached(lambda: cluster.registration(node) is None)
+        await start_unheard(cluster, node)
+        assert cluster.registration(node).may_lack_records
+
+    run_on_cluster(script)
