@@ -12,7 +12,7 @@ from moldau.base.checks import invariant
 from moldau.cluster.decisions import Decide, Decisions
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.in_turns import collect_changes
-from moldau.cluster.store import ControllerFenced, MetadataStore
+from moldau.cluster.store import ControllerFenced, MetadataStore, OutcomeUnknown
 from moldau.protocol.errors import ApiError, ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -63,6 +63,9 @@ class ControllerQueue:
             return await self._active().commit(decide)
         except ControllerFenced as error:
             raise ApiError(ErrorCode.NOT_CONTROLLER) from error
+        except OutcomeUnknown as error:
+            # What clients know as "it may have happened": they look, or ask again.
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
 
     async def _carry_out(self, decide: Decide, *, validate_only: bool = False) -> None:
         if validate_only:

@@ -58,6 +58,10 @@ class StoreFailed(MoldauError):  # noqa: N818 - it names the state
     """A commit failed: a write failed, now or earlier, and its outcome may be unknown."""
 
 
+class OutcomeUnknown(StoreFailed):
+    """A commit may have happened or not, and the controllership is over; the store is sound."""
+
+
 class ClusterMetadata(Protocol):
     """The cluster's metadata, for every broker.
 

@@ -19,7 +19,7 @@ from typing import Final
 from moldau.cluster.changes import Change
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.in_turns import CHANGES_PER_TURN, apply_in_turns
-from moldau.cluster.store import ControllerFenced, StoreFailed, VersionConflict
+from moldau.cluster.store import ControllerFenced, OutcomeUnknown, VersionConflict
 from moldau.cluster.zookeeper.client.port import (
     BadVersion,
     CreateNode,
@@ -157,20 +157,20 @@ class Tenure:
             return after.version
 
     async def _write(self, writes: Iterable[Operation | None]) -> None:
-        """Carry out the writes of a commit; ControllerFenced or StoreFailed ends the tenure."""
+        """Carry out the writes of a commit; ControllerFenced or OutcomeUnknown ends the tenure."""
         async for multi in self._multis(writes):
             try:
                 await self.write(multi)
             except NodeError as error:
                 # Somebody else has written, or an earlier controller left more than is known.
                 self.resign()
-                raise StoreFailed(f"the tree has changed meanwhile: {error}") from error
+                raise OutcomeUnknown(f"the tree has changed meanwhile: {error}") from error
 
     async def write(self, operations: Sequence[Operation]) -> None:
         """Carry out one multi, if this is still the controller.
 
         ControllerFenced if it is not. NodeError if a node is not as expected; nothing was written.
-        StoreFailed if nobody knows; then the tenure is over, too.
+        OutcomeUnknown if nobody knows; then the tenure is over, too.
         """
         try:
             results = await self.session.multi([self.seat.check, *operations])
@@ -184,7 +184,7 @@ class Tenure:
             raise ControllerFenced(self.epoch) from error
         except UnknownOutcome as error:
             self.resign()
-            raise StoreFailed(f"the outcome of a commit is not known: {error}") from error
+            raise OutcomeUnknown(f"the outcome of a commit is not known: {error}") from error
         for operation, result in zip(operations, results[1:], strict=True):
             self._note(operation, result.path)
 
