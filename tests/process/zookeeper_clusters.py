@@ -48,7 +48,9 @@ class ZooKeeperCluster(Cluster):
         self.expected_errors: list[str] = []
         """Texts of the errors in the logs that tests have caused."""
         super().__init__(directory, size=size, settings=settings, links=links)
-        self.tree = KazooClient(zookeeper.address)
+        self.tree = KazooClient(
+            zookeeper.address, connection_retry={"max_tries": -1, "max_delay": 0.5}
+        )
         self.tree.start()
         self.tree.ensure_path(chroot)
         self.tree.chroot = chroot
