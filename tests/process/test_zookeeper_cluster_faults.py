@@ -6,6 +6,9 @@ reads along, and holds the whole history to its promises at the end: see `cluste
 
 from __future__ import annotations
 
+import itertools
+import os
+import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +19,7 @@ from kafka_harness.distribution import CURRENT
 from kafka_harness.waiting import eventually
 from kafka_harness.zookeeper_node import ZooKeeperNode, require_zookeeper
 from process.cluster_history import Traffic, traffic_on
-from process.links import ZOOKEEPER, Links, broker
+from process.links import CLIENTS, ZOOKEEPER, Links, broker
 from process.zookeeper_clusters import ZooKeeperCluster
 
 TOPIC = "events"
@@ -118,6 +121,20 @@ def test_a_connection_to_zookeeper_that_is_reset_costs_nothing(linked, links):
     traffic.history.check(cluster)
 
 
+def test_brokers_stop_although_zookeeper_is_away(linked, links):
+    cluster: ZooKeeperCluster = linked
+    for broker_id in cluster.ids:
+        links.cut(broker(broker_id), ZOOKEEPER)
+    controller = cluster.controller()
+    cluster.stop(*cluster.others(controller), controller)
+    for broker_id in cluster.ids:
+        assert f"broker {broker_id} has stopped" in cluster.output(broker_id)
+    links.heal()
+    cluster.start()
+    cluster.wait_in_sync(TOPIC)
+    assert all("recovered" not in cluster.output(broker_id) for broker_id in cluster.ids)
+
+
 PAUSE_S = 30
 
 
@@ -194,3 +211,48 @@ def test_a_rolling_restart_is_not_noticed_but_for_a_gap(linked):
     print(f"longest gaps over a rolling restart: {gaps}")
     traffic.history.check(cluster)
     assert all("recovered" not in cluster.output(broker_id) for broker_id in cluster.ids)
+
+
+ROUNDS = int(os.environ.get("MOLDAU_CLUSTER_ROUNDS", "8"))
+SEED = int(os.environ.get("MOLDAU_CLUSTER_SEED", "1"))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120 + ROUNDS * 60)
+def test_random_faults_one_after_the_other_lose_nothing(linked, links):
+    """MOLDAU_CLUSTER_ROUNDS sets how many, MOLDAU_CLUSTER_SEED which.
+
+    Each cuts some directions, between brokers, to ZooKeeper and to clients, or none, and may pause,
+    kill or stop brokers meanwhile.
+    """
+    cluster: ZooKeeperCluster = linked
+    dice = random.Random(SEED)
+    brokers = [broker(broker_id) for broker_id in cluster.ids]
+    directions = [
+        *itertools.permutations((*brokers, CLIENTS), 2),
+        *((one, ZOOKEEPER) for one in brokers),
+        *((ZOOKEEPER, one) for one in brokers),
+    ]
+    with traffic_on(cluster, TOPIC) as traffic:
+        for _ in range(ROUNDS):
+            traffic.wait_for_more(dice.randint(10, 300))
+            count = dice.choice((0, 1, 3, len(directions) // 2))
+            cut = dice.choice((links.cut_one_way, links.cut_one_way, links.reset))
+            victims = dice.sample(list(cluster.ids), dice.choice((0, 1, 1, 2, 3)))
+            fault = dice.choice((cluster.kill, cluster.pause, cluster.stop))
+            seconds = dice.choice((0, 0.5, 4, 8))
+            began_s = time.monotonic()
+            chosen = dice.sample(directions, count)
+            print(f"{cut.__name__} {chosen} {seconds} s, {fault.__name__} {victims}:", flush=True)
+            for sender, receiver in chosen:
+                cut(sender, receiver)
+            for victim in victims:
+                fault(victim)
+            time.sleep(seconds)
+            links.heal()
+            if victims:
+                (cluster.resume if fault == cluster.pause else cluster.start)(*victims)
+            cluster.wait_in_sync(TOPIC)
+            traffic.wait_for_more(dice.randint(10, 300))
+            print(f"{time.monotonic() - began_s:.1f} s", flush=True)
+    traffic.history.check(cluster)

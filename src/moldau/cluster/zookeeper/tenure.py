@@ -12,6 +12,7 @@ takes that over, in turns with commits.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final
@@ -43,6 +44,9 @@ logger = logging.getLogger(__name__)
 
 OPERATIONS_MAX: Final = 300
 """In one multi: it is encoded on the event loop."""
+
+CLOSE_PATIENCE_S: Final = 2.0
+"""How long a broker that stops waits for its commits. Those that are left end with its session."""
 
 
 class Tenure:
@@ -98,13 +102,15 @@ class Tenure:
             logger.debug("the controllership ends with its session: %s", error)
 
     async def close(self) -> None:
-        """Finish commits under way; the holder is not told."""
+        """Finish commits under way, if ZooKeeper answers; the holder is not told."""
         self._lost.clear()
-        while self._commits:
-            await asyncio.wait(tuple(self._commits))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_PATIENCE_S):
+                while self._commits:
+                    await asyncio.wait(tuple(self._commits))
+                if self._leaving is not None:
+                    await asyncio.wait((self._leaving,))
         self._is_over = True
-        if self._leaving is not None:
-            await asyncio.wait((self._leaving,))
 
     # Steps of the history
 

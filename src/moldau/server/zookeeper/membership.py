@@ -224,18 +224,21 @@ class ZooKeeperMembership:
         self._enter(State.STOPPING)
         began_s = answered_s = self._clock.monotonic()
         while True:
+            now_s = self._clock.monotonic()
+            left_s = min(began_s + patience_s, answered_s + SILENCE_PATIENCE_S) - now_s
+            if left_s <= 0:
+                return False
             try:
-                left = await self._shut_down(registration.broker_id, self.broker_epoch)
-            except (ApiError, StoreFailed, ClientError, ZooKeeperError) as error:
+                # Without ZooKeeper a controller never answers, whichever broker it is.
+                async with asyncio.timeout(left_s):
+                    left = await self._shut_down(registration.broker_id, self.broker_epoch)
+            except (ApiError, StoreFailed, ClientError, ZooKeeperError, TimeoutError) as error:
                 logger.debug("the controller has not let this broker go: %s", error)
             else:
                 answered_s = self._clock.monotonic()
                 if not left:
                     self._enter(State.STOPPED)
                     return True
-            now_s = self._clock.monotonic()
-            if now_s - began_s >= patience_s or now_s - answered_s >= SILENCE_PATIENCE_S:
-                return False
             await asyncio.sleep(SHUTDOWN_RETRY_S)
 
     def _enter(self, state: State) -> None:
