@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import select
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kafka_harness.topics import read_all, send
 from kits.cli_kit import moldau
-from kits.local_cluster import ended_with_block, free_base_port
+from kits.local_cluster import (
+    brokers,
+    ended_with_block,
+    foreground,
+    free_base_port,
+    run,
+    states,
+)
 from moldau.base.properties import parse_properties
 from moldau.cli.clusters import preparing
 from moldau.cli.clusters.layout import find_cluster
@@ -26,76 +27,12 @@ from moldau.cli.operations.known_process import identity_of
 from moldau.storage.directory import LOCK
 from moldau.storage.disk import Disk
 
-MOLDAU = str(Path(sys.executable).with_name("moldau"))
-PATIENCE_S = 120
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """The folder of a cluster."""
     with ended_with_block(tmp_path / "cluster") as path:
         yield path
-
-
-@contextmanager
-def foreground(folder: Path, *options: object) -> Iterator[Foreground]:
-    with subprocess.Popen(
-        [MOLDAU, "cluster", "up", "--data", str(folder), *map(str, options)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    ) as process:
-        try:
-            yield Foreground(process)
-        finally:
-            process.kill()
-
-
-class Foreground:
-    """A cluster that runs in the foreground, and what it says."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self.process = process
-        self.bootstrap = self._line(process.stdout).removeprefix("BOOTSTRAP=")
-
-    def said(self) -> str:
-        """Return the next line that it says beside the output."""
-        return self._line(self.process.stderr)
-
-    def ended(self) -> int:
-        """Return its status once it has ended."""
-        return self.process.wait(PATIENCE_S)
-
-    def _line(self, pipe: Any) -> str:
-        line = b""
-        while not line.endswith(b"\n"):
-            assert select.select([pipe], [], [], PATIENCE_S)[0], "it says nothing"
-            byte = os.read(pipe.fileno(), 1)
-            assert byte, f"it has ended and said {line!r}"
-            line += byte
-        return line.decode().rstrip("\n")
-
-
-def run(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    """Run a command of a cluster to its end. Its brokers must not be children of the test."""
-    return subprocess.run(
-        [MOLDAU, "cluster", *map(str, words), "--data", str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-
-
-def brokers(folder: Path) -> list[dict[str, Any]]:
-    ran = moldau("cluster", "status", "--data", folder, "-o", "json")
-    assert ran.status == 0, ran.err
-    found: list[dict[str, Any]] = ran.data["brokers"]
-    return found
-
-
-def states(folder: Path) -> list[str]:
-    return [one["state"] for one in brokers(folder)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
