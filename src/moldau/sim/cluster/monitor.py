@@ -173,12 +173,13 @@ class Monitor:
     def is_former_controller(self, node: Node) -> bool:
         """Tell whether a broker believes to be the controller, and another one is."""
         broker = node.process.newest_broker
-        elected = None if broker is None else broker.parts.elected
+        if broker is None or broker.parts.elected is None:
+            return False
+        tenure = broker.parts.elected.store.tenure
         return (
-            elected is not None
-            and elected.tenure is not None
-            and elected.is_controller
-            and elected.tenure.epoch < controller_epoch_of(self._nodes.image.version)
+            tenure is not None
+            and not tenure.is_over
+            and tenure.epoch < controller_epoch_of(self._nodes.image.version)
         )
 
     def _current_epoch(self, key: PartitionKey) -> int:
