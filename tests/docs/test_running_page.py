@@ -1,4 +1,4 @@
-"""The page on running brokers: the commands of a cluster on one machine work in their order."""
+"""The page on running brokers: the commands of clusters on one machine work in their order."""
 
 from __future__ import annotations
 
@@ -8,15 +8,30 @@ import subprocess
 import sys
 from pathlib import Path
 
+from kafka_harness.zookeeper_node import require_zookeeper
 from kits.local_cluster import ended_with_block, free_base_port
 
 PAGE = (Path(__file__).parents[2] / "docs" / "running.md").read_text()
-SECTION = PAGE.split("\n## A cluster on one machine")[1].split("\n## ")[0]
+SECTION, ON_ZOOKEEPER = (
+    PAGE.split("\n## A cluster on one machine")[1].split("\n## ")[0].split("\n### On ZooKeeper\n")
+)
 MOLDAU = str(Path(sys.executable).with_name("moldau"))
 
 
 def test_the_commands_of_a_cluster_on_one_machine_work(tmp_path):
-    lines = re.findall(r"^moldau .*$", SECTION.split("```sh\n")[1].split("```")[0], re.MULTILINE)
+    run_commands_of(SECTION, tmp_path)
+
+
+def test_the_commands_of_a_cluster_on_zookeeper_work(tmp_path):
+    require_zookeeper()
+    run_commands_of(ON_ZOOKEEPER, tmp_path)
+    shown = re.findall(r"^  ([\w.]+)/?  ", ON_ZOOKEEPER, re.MULTILINE)
+    found = [path.name for path in (tmp_path / "cluster" / "zookeeper").iterdir()]
+    assert sorted(found) == sorted(shown)
+
+
+def run_commands_of(section, tmp_path):
+    lines = re.findall(r"^moldau .*$", section.split("```sh\n")[1].split("```")[0], re.MULTILINE)
     assert len(lines) > 5
     port = str(free_base_port(3))
     with ended_with_block(tmp_path / "cluster"):
