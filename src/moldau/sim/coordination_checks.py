@@ -32,6 +32,10 @@ FETCH_VERSION = 12
 FETCH_SIZE = 20_000
 
 
+class TransactionsHang(Violation):  # noqa: N818 - it names the state
+    """Transactions are open for longer than their time-outs allow."""
+
+
 class FinalCommittedReader(CommittedReader):
     """Reads what was committed, when nobody writes any more."""
 
@@ -78,7 +82,7 @@ class FinalCommittedReader(CommittedReader):
             if not undecided:
                 return
             if self.targets.world.loop.time() > deadline_s:
-                raise Violation(f"P7: transactions hang in {', '.join(undecided)}")
+                raise TransactionsHang(f"P7: transactions hang in {', '.join(undecided)}")
             await asyncio.sleep(0.2)
 
     def partitions(self) -> Iterable[Partition]:

@@ -45,17 +45,22 @@ class ClusterAdministrator(ClusterClient):
                 return TopicId(result.topic_id)
             error = ErrorCode.of(result.error_code)
             if error == ErrorCode.TOPIC_ALREADY_EXISTS:
-                return await self._existing(plan)
-            if error != ErrorCode.INVALID_REPLICATION_FACTOR:  # not all brokers are there yet
+                existing = await self._existing(plan)
+                if existing is not None:
+                    return existing
+            elif error != ErrorCode.INVALID_REPLICATION_FACTOR:  # not all brokers are there yet
                 self.check_refusal(f"topic {plan.name}", error, result.error_message)
             await asyncio.sleep(RETRY_S)
 
-    async def _existing(self, plan: TopicPlan) -> TopicId:
-        while True:
-            for topic in (await self._ask(MetadataRequest(None, False))).topics:
-                if topic.name == plan.name:
-                    return TopicId(topic.topic_id)
-            await asyncio.sleep(RETRY_S)
+    async def _existing(self, plan: TopicPlan) -> TopicId | None:
+        """Return the id of a topic, unless the broker that is asked does not know it.
+
+        It may not have heard of it yet. Or a controller that was replaced has answered from memory.
+        """
+        for topic in (await self._ask(MetadataRequest(None, False))).topics:
+            if topic.name == plan.name:
+                return TopicId(topic.topic_id)
+        return None
 
     async def delete(self, topic_id: TopicId) -> None:
         """Delete a topic; one that is unknown is the one whose answer was lost."""
