@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from kits.zookeeper_cluster import run_on_cluster
+from moldau.cluster.zookeeper.nodes import paths
 from moldau.server.nodes.membership import State
 
 
@@ -25,6 +28,25 @@ async def start_unheard(cluster, node):
 async def cut_power(cluster, node):
     node.process.power_cut()
     await cluster.reached(lambda: cluster.registration(node) is None)
+
+
+async def replace_by_twin(cluster, node):
+    """Let another machine take a broker's id while that stands still; then it goes on."""
+    first = cluster.ensemble.find(paths.broker(node.id)).czxid
+    node.process.pause()
+    twin = node.make_twin()
+    starting = asyncio.create_task(twin.start())
+
+    def is_replaced():
+        found = cluster.ensemble.find(paths.broker(node.id))
+        return found is not None and found.czxid > first
+
+    await cluster.reached(is_replaced)
+    await starting
+    node.process.resume()
+    await cluster.reached(lambda: cluster.broker(node).parts.membership.state is State.STARTING)
+    await asyncio.sleep(0.2)
+    return twin
 
 
 def test_a_registration_that_nobody_has_told_of_is_made_again():
@@ -61,5 +83,23 @@ def test_lost_records_are_told_after_a_kill_too():
         await cluster.reached(lambda: cluster.registration(node) is None)
         await start_unheard(cluster, node)
         assert cluster.registration(node).may_lack_records
+
+    run_on_cluster(script)
+
+
+def test_a_broker_that_waits_for_its_id_is_not_elected():
+    async def script(cluster):
+        node, other = cluster.others
+        controller = cluster.controller
+        twin = await replace_by_twin(cluster, node)
+        paused = (controller.process, other.process, twin)
+        for process in paused:
+            process.pause()
+        cluster.ensemble.expire(controller.name)
+        await asyncio.sleep(0.5)
+        assert cluster.ensemble.find(paths.CONTROLLER) is None
+        for process in paused:
+            process.resume()
+        twin.kill()
 
     run_on_cluster(script)

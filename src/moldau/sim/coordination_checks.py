@@ -32,7 +32,7 @@ FETCH_VERSION = 12
 FETCH_SIZE = 20_000
 
 
-class TransactionsHang(Violation):  # noqa: N818 - it names the state
+class TransactionsHang(Violation):
     """Transactions are open for longer than their time-outs allow."""
 
 

@@ -40,6 +40,7 @@ class ElectedParts:
             parts.broker_id,
             store,
             parts.controller,
+            self._registered,
             self._open_command_channels,
             self.watches.look_again,
             RequestSettings(
@@ -48,6 +49,11 @@ class ElectedParts:
                 bool(values.value("unclean.leader.election.enable")),
             ),
         )
+
+    async def _registered(self) -> None:
+        """Return when this broker has a node in ZooKeeper."""
+        assert isinstance(self._parts.membership, ZooKeeperMembership)  # it was made here
+        await self._parts.membership.registered()
 
     def open_channels(self) -> Channels:
         """Return the ways to whichever broker is the controller."""

@@ -74,6 +74,7 @@ class ZooKeeperMembership:
         self._looks = asyncio.Event()
         """Set when the broker's node may be gone, the controller may know it by now, or has to be
         told something."""
+        self._registered = asyncio.Event()
         self.broker_epoch = -1
         """The transaction that created its node; -1 before the first."""
         store.on_new_life = self._looks.set
@@ -101,6 +102,10 @@ class ZooKeeperMembership:
             else:
                 self._enter(State.FENCED)
                 return
+
+    async def registered(self) -> None:
+        """Return while this broker has a node, and does not stop."""
+        await self._registered.wait()
 
     async def _create(self, registration: BrokerRegistration) -> int:
         may_lack_records = registration.previous_broker_epoch < 0
@@ -247,3 +252,7 @@ class ZooKeeperMembership:
             self._state = state
             self._entered.set()
             self._looks.set()
+            if state in (State.FENCED, State.RUNNING):
+                self._registered.set()
+            else:
+                self._registered.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from moldau.base.ids import BrokerId, TopicId
@@ -44,14 +44,19 @@ class Tenures:
         broker_id: BrokerId,
         store: ZooKeeperStore,
         controller: Controller,
+        registered: Callable[[], Awaitable[None]],
         open_channels: Callable[[], BrokerChannels],
         began: Callable[[], None],
         request_settings: RequestSettings,
     ) -> None:
-        """`began` is called whenever this broker has become the controller."""
+        """`registered` returns when this broker has a node: others find the controller by it.
+
+        `began` is called whenever this broker has become the controller.
+        """
         self._broker_id = broker_id
         self._store = store
         self._controller = controller
+        self._registered = registered
         self._open_channels = open_channels
         self._began = began
         self._request_settings = request_settings
@@ -61,6 +66,9 @@ class Tenures:
         """Take every chance to be the controller, until cancelled."""
         while True:
             await self._store.seat_free()
+            # One that waits for its id could be elected, and would be looked for at the address of
+            # the broker that has the id.
+            await self._registered()
             if not await self._controller.claim():
                 await asyncio.sleep(CLAIM_RETRY_S)
                 continue
