@@ -149,6 +149,8 @@ class SimNetwork:
         self._hosts: dict[str, SimHost] = {}
         self._links: dict[tuple[str, str], _Link] = {}
         self._paused: set[str] = set()
+        self.refused: set[str] = set()
+        """Hosts in whose name something on the way refuses new connections, as a firewall may."""
         self._answers: dict[SimStream, asyncio.Future[None]] = {}
         self._abandoned: dict[str, list[SimStream]] = {}
 
@@ -312,7 +314,7 @@ class SimNetwork:
             self._loop.call_later(retry_s, knock, context=self._context)
             return
         listener = host.listeners.get(caller.peer.port)
-        if listener is None:
+        if listener is None or caller.peer.host in self.refused:
             refuse = functools.partial(_refuse, answer, caller.peer)
             self.transmit(caller.peer.host, caller.local.host, refuse)
             return

@@ -6,7 +6,7 @@ once, but then nobody knows which of the writes under way have arrived.
 
 from __future__ import annotations
 
-from moldau.base.ids import TopicId
+from moldau.base.ids import BrokerId, TopicId
 from moldau.sim.cluster.administrator import ClusterAdministrator
 from moldau.sim.cluster.fault_scene import Fault, FaultScene
 from moldau.sim.cluster.nodes import Node
@@ -67,6 +67,28 @@ async def stop_ensemble(scene: FaultScene) -> None:
     scene.ensemble.stop()
     await scene.last()
     scene.ensemble.start()
+
+
+async def false_suspicion(scene: FaultScene) -> None:
+    """Let a broker that lives look as if its process were gone: connections end and are refused."""
+    node = scene.nodes.controller if scene.chance.random() < 0.3 else scene.choose()
+    if node is None or not node.serving or node.process.paused:
+        return
+    scene.note(node)
+    epoch = _registered_epoch(scene, node)
+    scene.network.refused.add(node.name)
+    for other in scene.nodes.all:
+        if other is not node:
+            scene.network.reset(node.name, other.name)
+    await scene.last(0.5)
+    scene.network.refused.discard(node.name)
+    evicted = node.serving and _registered_epoch(scene, node) != epoch
+    scene.targets.seen["false suspicion"] += evicted
+
+
+def _registered_epoch(scene: FaultScene, node: Node) -> int | None:
+    broker = scene.nodes.image.brokers.get(BrokerId(node.id))
+    return None if broker is None else broker.epoch
 
 
 # The controller
@@ -130,5 +152,6 @@ ZOOKEEPER_FAULTS: dict[str, Fault] = {
     "kill of the controller": kill_controller,
     "orderly restart of the controller": restart_controller,
     "zombie controller": zombie_controller,
+    "refused in its name": false_suspicion,
     "deletion with a broker away": delete_with_broker_away,
 }
