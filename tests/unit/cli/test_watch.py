@@ -6,12 +6,17 @@ import asyncio
 
 import pytest
 
+from kits.cli_kit import moldau
 from moldau.cli.frame.output import show
 from moldau.cli.frame.report import Column, listing
 from moldau.cli.frame.watch import watch
 from moldau.client.errors import ConnectionLost, InvalidState
 
 COLUMNS = (Column("name", "NAME"),)
+
+
+def test_it_looks_every_second_unless_told_otherwise():
+    assert "[1], until Ctrl-C" in moldau("cluster", "status", "--help").out
 
 
 def test_what_passes_is_told_and_the_watch_goes_on(capsys):

@@ -17,7 +17,7 @@ from moldau.cli.frame.report import Report
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-DEFAULT_PERIOD_S = 2.0
+DEFAULT_PERIOD_S = 1.0
 PERIOD_MAX_S = 86_400.0
 """A day: who looks less often does not watch."""
 CLEAR = "\x1b[H\x1b[2J"
