@@ -71,6 +71,16 @@ def data(*faults: str, settings: Mapping[str, str] = {}, **changes: Any) -> Run:
     return lambda seed: run_cluster_seed(seed, adjust=adjust)
 
 
+def on_zookeeper(*faults: str, **changes: Any) -> Run:
+    """Make a run of a cluster on ZooKeeper with plain writers and readers, and these faults."""
+    focus = DATA | {"faults": faults, "topics_change": True} | changes
+
+    def adjust(swarm: ClusterSwarm) -> ClusterSwarm:
+        return replace(swarm, **focus)
+
+    return lambda seed: run_cluster_seed(seed, zookeeper=True, adjust=adjust)
+
+
 def coordinated(*faults: str, **changes: Any) -> Run:
     """Make a run in which coordinators have most of the work, with these faults."""
 

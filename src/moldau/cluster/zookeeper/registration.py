@@ -3,16 +3,22 @@
 The transaction that creates the node is the broker's epoch (czxid). The node is created empty and
 then set, in one multi, because ZooKeeper tells the czxid only of nodes that were set.
 
-A node of this id may be there already. It is that of an earlier life, whose session has not expired
-yet, or of another broker with the same id. Nobody can tell which, so it is waited for.
+A node of this id may be there already: that of an earlier life, whose session has not expired yet,
+or that of another broker with the same id. If it names an address at which this broker listens now,
+it is an earlier life: two processes cannot have one port. Otherwise it is waited for.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Collection
+
 from moldau.base.errors import MoldauError
 from moldau.base.ids import BrokerId
+from moldau.cluster.model import Endpoint
 from moldau.cluster.zookeeper.client.port import (
     CreateNode,
+    NodeError,
     NodeExists,
     NodeKind,
     NoNode,
@@ -22,6 +28,8 @@ from moldau.cluster.zookeeper.client.port import (
     ZooKeeperSession,
 )
 from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.broker_nodes import decode_broker
+from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
 
 
 class IdTaken(MoldauError):  # noqa: N818 - it names the state
@@ -49,6 +57,19 @@ async def register_broker(session: ZooKeeperSession, broker_id: BrokerId, data: 
         stat = results[1].stat
         assert stat is not None  # of a node that was set
         return stat.czxid
+
+
+async def end_earlier_life(
+    session: ZooKeeperSession, broker_id: BrokerId, endpoints: Collection[Endpoint]
+) -> None:
+    """Delete a node of this id that names one of these addresses, at which this broker listens."""
+    path = paths.broker(broker_id)
+    own = {(one.host, one.port) for one in endpoints}
+    with contextlib.suppress(NodeError, UnknownOutcome, MalformedNode):
+        node = await session.read(path)
+        named = decode_broker(path, node.data).endpoints
+        if any((one.host, one.port) in own for one in named):
+            await session.delete(path, node.stat.version)
 
 
 async def is_registered(

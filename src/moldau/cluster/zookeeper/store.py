@@ -35,6 +35,7 @@ from moldau.cluster.zookeeper.client.port import (
 )
 from moldau.cluster.zookeeper.commands.fencing import CommandFence
 from moldau.cluster.zookeeper.election import current_controller, win_seat
+from moldau.cluster.zookeeper.eviction import free_seat
 from moldau.cluster.zookeeper.history import History
 from moldau.cluster.zookeeper.lives import Lives
 from moldau.cluster.zookeeper.nodes import paths
@@ -196,7 +197,10 @@ class ZooKeeperStore:
     # Being the controller
 
     async def seat_free(self) -> None:
-        """Return when this broker should try to become the controller."""
+        """Return when this broker, which is registered, should try to become the controller.
+
+        A seat that has its id is that of an earlier life, and is freed.
+        """
         while not self._is_closed:
             self._seat_changed.clear()
             try:
@@ -206,8 +210,17 @@ class ZooKeeperStore:
                 continue
             if controller is None:
                 return
+            if controller == self._broker_id and await self._free_own_seat():
+                continue
             self._controller_id = controller
             await self._seat_changed.wait()
+
+    async def _free_own_seat(self) -> bool:
+        """Free the seat of this broker's earlier life; tell whether that was done."""
+        try:
+            return await free_seat(self.lives.session, self._broker_id)
+        except (StoreFailed, SessionExpired):
+            return False
 
     async def claim(self) -> Tenure | None:
         if self._tenure is not None and not self._tenure.is_over:

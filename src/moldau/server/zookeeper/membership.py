@@ -24,7 +24,12 @@ from moldau.cluster.zookeeper.client.port import NodeKind, SessionExpired, ZooKe
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, encode_broker
 from moldau.cluster.zookeeper.nodes.log_dir_nodes import encode_log_dir_event
-from moldau.cluster.zookeeper.registration import IdTaken, is_registered, register_broker
+from moldau.cluster.zookeeper.registration import (
+    IdTaken,
+    end_earlier_life,
+    is_registered,
+    register_broker,
+)
 from moldau.cluster.zookeeper.store import ZooKeeperStore
 from moldau.engine.errors import ClientError
 from moldau.protocol.errors import ApiError
@@ -89,7 +94,12 @@ class ZooKeeperMembership:
 
     async def register(self, registration: BrokerRegistration) -> None:
         """Return once this broker's node is there; UserError if another one holds its id."""
-        self._registration = registration
+        is_first, self._registration = self._registration is None, registration
+        if is_first:
+            with contextlib.suppress(StoreFailed, SessionExpired):
+                await end_earlier_life(
+                    self._store.lives.session, registration.broker_id, registration.endpoints
+                )
         give_up_s = self._clock.monotonic() + self._patience_s
         while True:
             try:

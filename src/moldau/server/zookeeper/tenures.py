@@ -65,9 +65,10 @@ class Tenures:
     async def run(self) -> None:
         """Take every chance to be the controller, until cancelled."""
         while True:
-            await self._store.seat_free()
             # One that waits for its id could be elected, and would be looked for at the address of
             # the broker that has the id.
+            await self._registered()
+            await self._store.seat_free()
             await self._registered()
             if not await self._controller.claim():
                 await asyncio.sleep(CLAIM_RETRY_S)

@@ -108,3 +108,16 @@ def test_the_seat_of_another_controller_stays(stores):
         assert await first.lives.session.exists(paths.CONTROLLER) is not None
 
     stores(test)
+
+
+def test_a_seat_that_an_earlier_life_has_left_is_free(stores):
+    async def test(kept, first, second):
+        await second.lives.session.create(
+            paths.CONTROLLER, b'{"version":1,"brokerid":1,"timestamp":"1"}', NodeKind.EPHEMERAL
+        )
+        await first.lives.session.sync()
+        assert await first.claim() is None
+        await first.seat_free()
+        assert await first.claim() is not None
+
+    stores(test)

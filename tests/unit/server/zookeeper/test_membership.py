@@ -13,7 +13,7 @@ from moldau.cluster.brokers import BrokerRegistration
 from moldau.cluster.changes import BrokerRegistered
 from moldau.cluster.model import Broker, Endpoint
 from moldau.cluster.zookeeper.nodes import paths
-from moldau.cluster.zookeeper.nodes.broker_nodes import decode_broker
+from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, decode_broker, encode_broker
 from moldau.cluster.zookeeper.nodes.log_dir_nodes import decode_log_dir_event
 from moldau.cluster.zookeeper.registration import register_broker
 from moldau.protocol.errors import ApiError, ErrorCode
@@ -234,5 +234,18 @@ def test_one_that_loses_its_session_while_it_joins_registers_once_more(scene):
         made.tell_registration()
         await joined
         return running
+
+    scene(test)
+
+
+def test_an_earlier_life_at_the_same_address_is_not_waited_for(scene):
+    async def test(made):
+        data = encode_broker(BrokerNode((ENDPOINT,)))
+        await register_broker(made.other.lives.session, BrokerId(1), data)
+        await made.store.lives.session.sync()
+        began_s = asyncio.get_running_loop().time()
+        await made.register()
+        assert asyncio.get_running_loop().time() - began_s < 5
+        assert (await made.node()).stat.czxid == made.membership.broker_epoch
 
     scene(test)
