@@ -23,6 +23,7 @@ from moldau.sim.disk import SimDisk
 from moldau.sim.history import Violation
 from moldau.sim.keyed_history import KeyedHistory
 from moldau.sim.log_lines import LogLines, log_lines
+from moldau.sim.loop import Unhandled
 from moldau.sim.nemesis import Nemesis
 from moldau.sim.network import SimNetwork
 from moldau.sim.process import SimBroker
@@ -97,11 +98,12 @@ def run_seed(
 
 
 def first_cause(error: BaseException) -> BaseException:
-    """Find what went wrong first in a group of tasks."""
+    """Find what went wrong first in a group of tasks; also what a check said in a callback."""
     while isinstance(error, BaseExceptionGroup):
         violations = [one for one in error.exceptions if isinstance(one, Violation)]
         error = (violations or error.exceptions)[0]
-    return error
+    cause = error.__cause__
+    return cause if isinstance(error, Unhandled) and isinstance(cause, Violation) else error
 
 
 def report(seed: int, swarm: object, world: World, error: BaseException) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from kits.mutants.mutant import Mutant
 from moldau.sim.history import Violation
+from moldau.sim.loop import OutOfTime
 from moldau.sim.scenarios import Failed
 
 
@@ -34,9 +35,8 @@ def catch(mutant: Mutant, first_seed: int, limit: int) -> Catch | None:
                 mutant.run(first_seed + number)
             except Failed as failure:
                 said = str(failure.__cause__)
-                if not isinstance(failure.__cause__, Violation) or not re.match(
-                    mutant.finding, said
-                ):
+                is_meant = isinstance(failure.__cause__, Violation | OutOfTime)
+                if not is_meant or not re.match(mutant.finding, said):
                     raise Accident(
                         f"seed {first_seed + number}: {failure.__cause__!r}"
                     ) from failure

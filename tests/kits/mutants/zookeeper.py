@@ -6,6 +6,7 @@ import pytest
 
 from kits.mutants.cluster_runs import on_zookeeper
 from kits.mutants.mutant import Mutant
+from moldau.cluster.controller_queue import ControllerQueue
 from moldau.cluster.zookeeper import tree_following
 from moldau.cluster.zookeeper.commands import incoming
 from moldau.cluster.zookeeper.commands.fencing import CommandFence
@@ -59,6 +60,13 @@ def forget_to_look_at_brokers(patch: Patch) -> None:
 
 def go_on_when_fenced(patch: Patch) -> None:
     """Let a controller that has lost its session or its seat go on as if nothing had been."""
+    whole = ControllerQueue.claim
+
+    def claim(self):
+        self._decisions = None  # it would notice that it claims what it holds
+        return whole(self)
+
+    patch.setattr(ControllerQueue, "claim", claim)
     patch.setattr(Tenure, "end", lambda _: None)
 
 
