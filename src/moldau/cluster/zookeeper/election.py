@@ -30,6 +30,7 @@ from moldau.cluster.zookeeper.nodes.controller_nodes import (
     encode_controller,
     encode_controller_epoch,
 )
+from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
 from moldau.cluster.zookeeper.nodes.paths import CONTROLLER, CONTROLLER_EPOCH
 
 _NO_EPOCH: Final = 0
@@ -49,8 +50,14 @@ class Seat(NamedTuple):
         return CheckVersion(CONTROLLER_EPOCH, self.epoch_version)
 
 
+NOBODY_KNOWN: Final = BrokerId(-1)
+
+
 async def current_controller(session: ZooKeeperSession, watch: Watch) -> BrokerId | None:
-    """Return who is the controller; None if nobody is. The watch tells of the next change."""
+    """Return who is the controller; None if nobody is. The watch tells of the next change.
+
+    A node that says nothing of use is somebody's all the same: NOBODY_KNOWN.
+    """
     while True:
         if await session.exists(CONTROLLER, watch) is None:
             return None
@@ -58,6 +65,8 @@ async def current_controller(session: ZooKeeperSession, watch: Watch) -> BrokerI
             return decode_controller((await session.read(CONTROLLER)).data).broker_id
         except NoNode:
             continue
+        except MalformedNode:
+            return NOBODY_KNOWN
 
 
 async def win_seat(session: ZooKeeperSession, broker_id: BrokerId, now_ms: int) -> Seat | None:

@@ -20,6 +20,7 @@ from moldau.cluster.zookeeper.client.port import (
 )
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.controller_nodes import decode_controller
+from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
 from moldau.cluster.zookeeper.tenure import Tenure
 
 
@@ -45,7 +46,7 @@ async def free_seat(session: ZooKeeperSession, controller_id: BrokerId) -> bool:
 
     The check of the epoch keeps it from deleting the node of one that was elected since.
     """
-    with contextlib.suppress(NoNode):
+    with contextlib.suppress(NoNode, MalformedNode):
         epoch = await session.read(paths.CONTROLLER_EPOCH)
         node = await session.read(paths.CONTROLLER)
         if decode_controller(node.data).broker_id != controller_id:

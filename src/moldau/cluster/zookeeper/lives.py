@@ -14,9 +14,9 @@ from typing import Final
 
 from moldau.cluster.store import StoreFailed
 from moldau.cluster.zookeeper.client.port import (
-    ConnectionTimedOut,
     SessionState,
     ZooKeeper,
+    ZooKeeperError,
     ZooKeeperSession,
 )
 
@@ -81,7 +81,7 @@ class Lives:
         while not self._is_closed and self._session is None:
             try:
                 await self._open()
-            except ConnectionTimedOut as error:
+            except ZooKeeperError as error:
                 logger.debug("no session with ZooKeeper yet: %s", error)
             if self._session is None:
                 await asyncio.sleep(RETRY_S)

@@ -24,13 +24,13 @@ from moldau.cluster.cluster_minimum import ClusterMinimum
 from moldau.cluster.formatting import FIRST_FEATURES, ClusterIdentity, identify_directories
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.image_difference import difference_in_pieces
-from moldau.cluster.store import Listener, StoreFailed
+from moldau.cluster.store import ControllerFenced, Listener, StoreFailed
 from moldau.cluster.zookeeper.client.port import (
-    ConnectionTimedOut,
     NodeExists,
     SessionExpired,
     UnknownOutcome,
     ZooKeeper,
+    ZooKeeperError,
     ZooKeeperSession,
 )
 from moldau.cluster.zookeeper.commands.fencing import CommandFence
@@ -40,6 +40,7 @@ from moldau.cluster.zookeeper.history import History
 from moldau.cluster.zookeeper.lives import Lives
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.cluster_nodes import decode_cluster_id, encode_cluster_id
+from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
 from moldau.cluster.zookeeper.nodes.tree_image import read_tree
 from moldau.cluster.zookeeper.tenure import Tenure
 from moldau.cluster.zookeeper.tree_following import TreeFollowing, in_turns
@@ -142,7 +143,7 @@ class ZooKeeperStore:
                 founds_cluster=False,
             )
             nodes = await TreeReader(session).read_tree()
-        except (ConnectionTimedOut, SessionExpired) as error:
+        except (ZooKeeperError, MalformedNode) as error:
             raise UserError(f"cannot read the metadata in ZooKeeper: {error}") from error
         reading = await in_turns(read_tree(nodes, 0))
         self._history.image = reading.image
@@ -228,8 +229,13 @@ class ZooKeeperStore:
         await self._end_following()
         try:
             return await self._claim(self.lives.session)
-        except (StoreFailed, SessionExpired) as error:
+        except MalformedNode as error:
+            logger.error("no controller can be elected: %s", error)  # noqa: TRY400 - no bug of ours
+            return None
+        except (StoreFailed, ControllerFenced, ZooKeeperError) as error:
             logger.debug("not elected: %s", error)
+            if self._tenure is not None:
+                self._tenure.resign()
             return None
 
     async def _claim(self, session: ZooKeeperSession) -> Tenure | None:

@@ -20,7 +20,12 @@ from typing import Final, TypeVar
 from moldau.base.ids import BrokerId, TopicId
 from moldau.cluster.changes import Change
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.zookeeper.client.port import NoNode, SessionExpired
+from moldau.cluster.zookeeper.client.port import (
+    NodeError,
+    NoNode,
+    SessionExpired,
+    UnknownOutcome,
+)
 from moldau.cluster.zookeeper.events import BrokersSeen, DirectoryFailed, SeenBroker, TreeEvent
 from moldau.cluster.zookeeper.history import first_version
 from moldau.cluster.zookeeper.nodes import paths
@@ -46,6 +51,9 @@ from moldau.cluster.zookeeper.tenure import Tenure
 from moldau.cluster.zookeeper.tree_reader import TreeReader
 
 logger = logging.getLogger(__name__)
+
+RETRY_S: Final = 0.1
+"""Before a node is looked at again that could not be read."""
 
 KEPT_MS: Final = 15 * 60 * 1000
 """How long notifications of changed configs stay; Kafka's number."""
@@ -133,8 +141,17 @@ class TreeFollowing:
                 except SessionExpired:
                     self._tenure.end()
                     return
-                except NoNode:
-                    self._changed(path)  # it went while it was read
+                except (NodeError, UnknownOutcome) as error:
+                    # It went while it was read, or nobody knows whether it was removed.
+                    logger.debug("%s is looked at again: %s", path, error)
+                    await asyncio.sleep(RETRY_S)
+                    self._changed(path)
+                except Exception:
+                    logger.exception(
+                        "a bug while %s was looked at, another controller may do", path
+                    )
+                    self._tenure.resign()
+                    return
 
     async def _look_at(self, path: str) -> None:
         if path == paths.CONTROLLER:
@@ -259,18 +276,23 @@ class TreeFollowing:
 
     async def _look_at_notifications(self, parent: str) -> None:
         found = {f"{parent}/{name}" for name in await self._reader.children(parent)}
-        others = {path for path in self._seen_notifications if not path.startswith(parent)}
-        seen = self._seen_notifications & found
-        self._seen_notifications = others | found
+        self._seen_notifications = {
+            path
+            for path in self._seen_notifications
+            if path in found or not path.startswith(f"{parent}/")
+        }
         if parent == paths.CONFIG_CHANGES:
             await self._remove_old(sorted(found))
-        for path in sorted(found - seen):
-            node = await self._reader.read(path)
-            if node is not None:
-                try:
+        for path in sorted(found):
+            if path not in self._seen_notifications:
+                node = await self._reader.read(path)
+                if node is not None:
                     await self._take_notification(parent, path, node)
-                except MalformedNode as malformed:
-                    self._complain(malformed)
+                self._seen_notifications.add(path)
+            if parent != paths.CONFIG_CHANGES:
+                # Those are for the controller alone. Brokers of others read the configs, too.
+                with contextlib.suppress(NoNode):
+                    await self._tenure.session.delete(path)
 
     async def _remove_old(self, notifications: list[str]) -> None:
         """Remove notifications that are much older than the newest: all who watch have read them.
@@ -287,17 +309,18 @@ class TreeFollowing:
                 await session.delete(path)
 
     async def _take_notification(self, parent: str, path: str, node: StoredNode) -> None:
-        if parent == paths.CONFIG_CHANGES:
-            changed = config_path(decode_config_change(path, node.data))
-            await self._look_at_node(changed, await self._reader.read(changed))
-            return  # brokers of others read them, too; they are removed when they are old
-        if parent == paths.LOG_DIR_EVENTS:
-            self._tell(DirectoryFailed(decode_log_dir_event(path, node.data)))
-        else:
-            for key in decode_partitions(path, node.data):
-                state = paths.state(*key)
-                await self._look_at_node(state, await self._reader.read(state))
-        await self._tenure.session.delete(path)
+        try:
+            if parent == paths.CONFIG_CHANGES:
+                changed = config_path(decode_config_change(path, node.data))
+                await self._look_at_node(changed, await self._reader.read(changed))
+            elif parent == paths.LOG_DIR_EVENTS:
+                self._tell(DirectoryFailed(decode_log_dir_event(path, node.data)))
+            else:
+                for key in decode_partitions(path, node.data):
+                    state = paths.state(*key)
+                    await self._look_at_node(state, await self._reader.read(state))
+        except MalformedNode as malformed:
+            self._complain(malformed)
 
     def _complain(self, malformed: MalformedNode) -> None:
         """Say once what is wrong with a node."""

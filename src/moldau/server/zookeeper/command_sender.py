@@ -135,9 +135,16 @@ class _Queue:
             try:
                 await self._bring_up_to_date()
             except _Again:
-                self.confirmed = None
-                self._more.set()
-                await asyncio.sleep(RETRY_S)
+                await self._begin_again()
+            except Exception:
+                logger.exception("a bug in commands to broker %d, they begin again", self.broker.id)
+                await self._begin_again()
+
+    async def _begin_again(self) -> None:
+        """Send a full update next, a moment later."""
+        self.confirmed = None
+        self._more.set()
+        await asyncio.sleep(RETRY_S)
 
     async def _bring_up_to_date(self) -> None:
         old, new = self.confirmed, self._owner._metadata.image  # noqa: SLF001 - its own part

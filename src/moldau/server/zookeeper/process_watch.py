@@ -76,7 +76,8 @@ class ProcessWatch:
                 if refusals >= 2:
                     self._enter(Sign.GONE)
                 await asyncio.sleep(SECOND_LOOK_S if refusals < 2 else RETRY_S)
-            except (OSError, TimeoutError):
+            except (OSError, TimeoutError, ValueError, OverflowError):
+                # Also an address that no broker can have: nothing is known of it.
                 refusals = 0
                 await asyncio.sleep(RETRY_S)
             else:

@@ -15,7 +15,8 @@ from typing import Final
 from moldau.base.ids import BrokerId, TopicId
 from moldau.cluster.controller import Controller
 from moldau.cluster.model import Broker
-from moldau.cluster.store import StoreFailed
+from moldau.cluster.store import ControllerFenced, StoreFailed
+from moldau.cluster.zookeeper.client.port import ZooKeeperError
 from moldau.cluster.zookeeper.commands.outgoing import Sender
 from moldau.cluster.zookeeper.events import BrokersSeen, DirectoryFailed, TreeEvent
 from moldau.cluster.zookeeper.store import ZooKeeperStore
@@ -110,7 +111,7 @@ class Tenures:
                     await tools.follow_moves()
                 else:
                     await self._do(event, tools)
-            except (ApiError, StoreFailed) as error:
+            except (ApiError, StoreFailed, ControllerFenced, ZooKeeperError) as error:
                 logger.warning("the controller could not do its work: %s", error)
             except Exception:
                 logger.exception("a bug in the controller's duties: %s", event)

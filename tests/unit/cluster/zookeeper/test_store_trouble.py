@@ -1,0 +1,133 @@
+"""What strangers write into the tree, and what goes wrong on the way, ends no broker."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kits.stores_on_zookeeper import StoresOnZooKeeper
+from moldau.base.errors import UserError
+from moldau.cluster.model import ConfigResource, ResourceType
+from moldau.cluster.zookeeper.client.port import NodeKind, SetData
+from moldau.cluster.zookeeper.election import NOBODY_KNOWN, current_controller
+from moldau.cluster.zookeeper.events import BrokersSeen, DirectoryFailed
+from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.config_nodes import (
+    BROKERS,
+    ConfigEntity,
+    config_path,
+    encode_config,
+    encode_config_change,
+)
+from moldau.cluster.zookeeper.nodes.log_dir_nodes import encode_log_dir_event
+from moldau.sim.world import World
+
+
+@pytest.fixture(params=range(3))
+def stores(request):
+    """Run a test with the stores of two brokers, of which the first is started."""
+
+    def run(test):
+        with World(request.param) as world:
+            kept = StoresOnZooKeeper(world)
+
+            async def main():
+                first, second = kept.store(1), kept.store(2)
+                await first.start()
+                try:
+                    await test(kept, first, second)
+                finally:
+                    await first.close()
+                    await second.close()
+
+            world.run(main())
+
+    return run
+
+
+def test_a_controller_node_without_sense_is_somebodys(stores):
+    async def test(kept, first, second):
+        session = first.lives.session
+        await session.create(paths.CONTROLLER, b"nonsense", NodeKind.EPHEMERAL)
+        assert await current_controller(session, lambda: None) == NOBODY_KNOWN
+        waiting = asyncio.ensure_future(first.seat_free())
+        await asyncio.sleep(5)
+        assert not waiting.done()
+        await session.delete(paths.CONTROLLER)
+        await waiting
+
+    stores(test)
+
+
+def test_an_epoch_without_sense_elects_nobody_until_it_is_mended(stores):
+    async def test(kept, first, second):
+        session = first.lives.session
+        await session.create(paths.CONTROLLER_EPOCH, b"nonsense")
+        assert await first.claim() is None
+        await session.set_data(paths.CONTROLLER_EPOCH, b"7")
+        assert (await first.claim()).epoch == 8
+
+    stores(test)
+
+
+def test_a_cluster_id_without_sense_is_told_in_one_line(stores):
+    async def test(kept, first, second):
+        await first.lives.session.multi([SetData(paths.CLUSTER_ID, b"nonsense")])
+        await asyncio.sleep(60)  # all servers have it by then
+        with pytest.raises(UserError, match="cannot read the metadata in ZooKeeper: /cluster/id"):
+            await second.start()
+
+    stores(test)
+
+
+def test_what_others_write_is_followed_over_lost_connections(stores):
+    async def test(kept, first, second):
+        await first.claim()
+        assert isinstance(await first.following.next_event(), BrokersSeen)
+        await second.start()
+        session = second.lives.session
+        entity = ConfigEntity(BROKERS, "1")
+        for number in range(20):
+            kept.ensemble.lose_connection("broker-1")
+            data = encode_config({"log.cleaner.threads": str(number)})
+            if number:
+                await session.set_data(config_path(entity), data)
+            else:
+                await session.create(config_path(entity), data)
+            change = encode_config_change(entity)
+            await session.create(paths.CONFIG_CHANGE_PREFIX, change, NodeKind.SEQUENTIAL)
+            await session.create(
+                paths.LOG_DIR_EVENT_PREFIX, encode_log_dir_event(2), NodeKind.SEQUENTIAL
+            )
+        resource = ConfigResource(ResourceType.BROKER, "1")
+        while first.image.config(resource).get("log.cleaner.threads") != "19":  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        while await session.children(paths.LOG_DIR_EVENTS):  # noqa: ASYNC110 - they are removed
+            await asyncio.sleep(0.1)
+        event = await first.following.next_event()
+        while not isinstance(event, DirectoryFailed):
+            event = await first.following.next_event()
+        assert event.broker_id == 2
+        assert first.is_controller
+
+    stores(test)
+
+
+def test_a_bug_in_what_follows_the_tree_leaves_the_seat_to_another(stores, monkeypatch):
+    async def test(kept, first, second):
+        tenure = await first.claim()
+        lost = asyncio.Event()
+        tenure.on_lost(lost.set)
+
+        async def fail(*_):
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(first.following, "_look_at_brokers", fail)
+        await first.lives.session.create(paths.broker(9), b"{}", NodeKind.EPHEMERAL)
+        await lost.wait()
+        await second.start()
+        while await second.claim() is None:  # noqa: ASYNC110 - the seat is being left
+            await asyncio.sleep(0.1)
+
+    stores(test)
