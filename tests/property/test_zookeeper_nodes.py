@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -134,7 +135,9 @@ def test_topics(node):
 
 @given(brokers())
 def test_brokers(node):
-    assert decode_broker("/b", encode_broker(node)) == node
+    # Features that begin at 0 have a field of their own, and come last.
+    ordered = sorted(node.features, key=lambda one: one.minimum == 0)
+    assert decode_broker("/b", encode_broker(node)) == replace(node, features=tuple(ordered))
 
 
 @given(BROKER, TIME, st.integers(-1, 2**31 - 1), st.sampled_from([1, 2]))

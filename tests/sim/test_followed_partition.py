@@ -41,8 +41,11 @@ def test_requests_behind_a_produce_that_waits_are_handled_and_answered_in_order(
             answered.append(name)
             return response
 
+        # One begins after the other: the simulation shuffles tasks.
         first = asyncio.ensure_future(ask("first", bench.batch(b"1"), 12))
+        await asyncio.sleep(0)
         metadata = asyncio.ensure_future(ask("metadata", MetadataRequest(None), 12))
+        await asyncio.sleep(0)
         second = asyncio.ensure_future(ask("second", bench.batch(b"2"), 12))
         while partition.log_end_offset < 3:  # noqa: ASYNC110 - in virtual time
             await asyncio.sleep(0.001)

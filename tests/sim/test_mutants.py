@@ -26,7 +26,7 @@ from moldau.storage.epochs import LeaderEpochs
 from moldau.storage.flushing import Flush, Flusher
 from moldau.storage.indexes import OffsetIndex
 
-SEEDS = range(20)
+SEEDS = range(36, 56)
 """How long a mutant may live."""
 
 FOCUSED = {"duration_s": 3.0, "coordination": Coordination()}

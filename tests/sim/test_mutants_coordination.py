@@ -219,7 +219,7 @@ def cleans_the_newest_value_away(patch):
 
 MUTANTS = [
     (cleans_the_newest_value_away, "P1|P6", COMPACTION, NETWORK),
-    (answers_before_it_writes, "P6|G2", GROUPS, ("kill",)),
+    (answers_before_it_writes, "P6|G1|G2", GROUPS, ("kill",)),
     (answers_before_the_disk_has_it, "P6|G1|G2|errors", GROUPS, ("power cut",)),
     (takes_commits_of_any_generation, "I10|P6", GROUPS, NETWORK),
     (knows_no_fenced_instances, "I10", GROUPS, KILLS),
