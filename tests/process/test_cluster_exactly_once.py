@@ -22,7 +22,8 @@ from kafka_harness.waiting import eventually
 from process.clusters import SHORT_SESSION, Cluster
 from process.copier import INPUT, OUTPUT, SESSION_MS, Feeder, Instances, Reader
 from process.java_copier import JavaCopier
-from process.links import CLIENTS, CONTROLLER, Links, broker
+from process.links import Links
+from process.zookeeper_clusters import SHORT_ZOOKEEPER_SESSION, ZooKeeperCluster
 
 pytestmark = [pytest.mark.java(CURRENT), pytest.mark.long]
 
@@ -31,9 +32,9 @@ SEED = int(os.environ.get("MOLDAU_CLUSTER_SEED", "1"))
 PARTITIONS, COPIERS = 4, 2
 PAUSE_S = 0.02
 CATCH_UP_S = 100
-PEERS = (broker(1), broker(2), broker(3), CONTROLLER, CLIENTS)
 SETTINGS = {
     **SHORT_SESSION,
+    **SHORT_ZOOKEEPER_SESSION,
     "group.min.session.timeout.ms": str(SESSION_MS),
     "group.initial.rebalance.delay.ms": "100",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
@@ -46,9 +47,14 @@ def links() -> Iterator[Links]:
         yield made
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, links: Links) -> Iterator[Cluster]:
-    with Cluster(tmp_path, settings=SETTINGS, links=links) as running:
+@pytest.fixture(params=["quorum", "zookeeper"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path, links: Links) -> Iterator[Cluster]:
+    if request.param == "quorum":
+        made = Cluster(tmp_path, settings=SETTINGS, links=links)
+    else:
+        server = request.getfixturevalue("zookeeper")
+        made = ZooKeeperCluster(tmp_path, server, "/copied", settings=SETTINGS, links=links)
+    with made as running:
         for topic in (INPUT, OUTPUT):
             running.create_topic(topic, partitions=PARTITIONS)
         yield running
@@ -81,7 +87,7 @@ def test_the_output_is_the_input_once_and_in_order_at_all_times(cluster, links, 
 def faults(cluster: Cluster, links: Links) -> Iterator[str]:
     """Do one thing after the other to a cluster; it is whole again when its name is returned."""
     dice = random.Random(SEED)
-    directions = list(itertools.permutations(PEERS, 2))
+    directions = list(itertools.permutations(links.others(), 2))
     for _ in range(ROUNDS):
         chosen = dice.sample(directions, dice.randint(0, 8))
         fault = dice.choice((None, cluster.pause, cluster.kill, cluster.kill))

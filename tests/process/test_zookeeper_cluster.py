@@ -87,6 +87,13 @@ def test_the_tree_shows_the_states_of_partitions_the_controller_and_who_lives(cl
     for partition in range(3):
         assert cluster.content(state(partition))["leader"] != stopped
 
+    # The last one has nobody to leave its leaders to, and does not wait for anybody.
+    for broker_id in cluster.others(stopped):
+        cluster.stop(broker_id)
+        assert "stops before the controller knows" not in cluster.output(broker_id)
+    assert shown(cluster, "ls", "/brokers/ids") == "[]"
+    assert cluster.node("/controller") is None
+
 
 def assert_names_controller(line: str, broker_id: int) -> None:
     """Compare a line with what Kafka 3.9 writes; its time is free."""

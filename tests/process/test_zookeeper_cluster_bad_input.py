@@ -35,11 +35,11 @@ def write(cluster: ZooKeeperCluster, topic: str) -> None:
         assert client.produce(topic, batch_of([b"value"])).error_code == 0
 
 
-def last_line_of_refused(cluster: ZooKeeperCluster, folder: Path, broker_id: int) -> str:
+def last_line_of_refused(connect: str, folder: Path, broker_id: int) -> str:
     """Start one more broker on the tree of a cluster, which must fail; return what it says."""
     settings = {
         "broker.id": broker_id,
-        "zookeeper.connect": cluster.connect,
+        "zookeeper.connect": connect,
         "zookeeper.session.timeout.ms": 3000,
         "initial.broker.registration.timeout.ms": 1000,
         "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",
@@ -59,7 +59,7 @@ def test_a_second_broker_of_an_id_is_refused_and_the_first_lives_on(on_zookeeper
     cluster: ZooKeeperCluster = on_zookeeper
     cluster.create_topic("twice", [(1, 0)])
     _, before = cluster.tree.get("/brokers/ids/1")
-    assert last_line_of_refused(cluster, tmp_path, 1) == (
+    assert last_line_of_refused(cluster.connect, tmp_path, 1) == (
         "moldau: cannot register broker 1: another broker is registered as /brokers/ids/1"
     )
     _, after = cluster.tree.get("/brokers/ids/1")
@@ -74,11 +74,19 @@ def test_a_broker_of_another_cluster_is_refused(on_zookeeper, tmp_path):
     data.mkdir()
     meta = data / "meta.properties"
     meta.write_text(f"version=1\nnode.id=7\ncluster.id={OTHER_CLUSTER}\n")
-    line = last_line_of_refused(cluster, tmp_path, 7)
+    line = last_line_of_refused(cluster.connect, tmp_path, 7)
     assert line.startswith("moldau: "), line
     assert f"cluster.id={OTHER_CLUSTER}" in line
     assert cluster.content("/cluster/id")["id"] in line
     assert cluster.registered == {0, 1, 2}
+
+
+def test_a_broker_without_zookeeper_says_so_and_ends(tmp_path):
+    connect = f"127.0.0.1:{free_port()}"
+    assert last_line_of_refused(connect, tmp_path, 1) == (
+        "moldau: cannot read the metadata in ZooKeeper:"
+        f" no session with ZooKeeper at {connect} within 3 s"
+    )
 
 
 def forged(controller_id: int, epoch: int, broker_epoch: int, topic: str) -> list[tuple]:
@@ -174,3 +182,20 @@ def test_a_malformed_node_leaves_out_its_topic_alone(on_zookeeper):
     cluster.tree.set(broken, b'{"version":1,"partitions":{"0":[1,0]}}')
     cluster.wait_in_sync("broken")
     write(cluster, "broken")
+
+
+def test_a_malformed_node_of_the_controller_stops_nobody(on_zookeeper):
+    """Somebody writes into /controller; the next election finds who is."""
+    cluster: ZooKeeperCluster = on_zookeeper
+    cluster.expected_errors.append("/controller")
+    cluster.create_topic("controlled", [(1, 0, 2)])
+    epoch = cluster.controller_epoch
+    controller = cluster.controller()
+    cluster.tree.set("/controller", b"nonsense")
+    write(cluster, "controlled")
+    cluster.create_topic("after-nonsense", [(0, 1)])
+    cluster.kill(controller)
+    cluster.wait_for_controller(after=epoch)
+    cluster.start(controller)
+    cluster.wait_in_sync("controlled")
+    write(cluster, "controlled")

@@ -186,6 +186,25 @@ def test_old_tools_alter_the_configs_of_topics(on_zookeeper, run, version):
 
 
 @pytest.mark.long
+@pytest.mark.java(LAST_ZOOKEEPER_TOOLS, *BY_BROKER)
+@pytest.mark.parametrize("version", BY_BROKER)
+def test_tools_set_configs_of_brokers(on_zookeeper, run, version):
+    """Older ones do so by a broker, too: with --zookeeper only if it is down."""
+    cluster: ZooKeeperCluster = on_zookeeper
+    which = ("--entity-type", "brokers", "--entity-name", 1)
+    key, value = "log.cleaner.backoff.ms", "14000"
+    run(version, CONFIGS, "--alter", *which, "--add-config", f"{key}={value}")
+    for by in (LAST_ZOOKEEPER_TOOLS, CURRENT):
+        eventually(
+            lambda asked=by: f"{key}={value}" in run(asked, CONFIGS, "--describe", *which),
+            f"{by} shows it",
+        )
+    assert cluster.content("/config/brokers/1")["config"] == {key: value}
+    run(version, CONFIGS, "--alter", *which, "--delete-config", key)
+    eventually(lambda: value not in run(CURRENT, CONFIGS, "--describe", *which), "it is gone")
+
+
+@pytest.mark.long
 @pytest.mark.java(*BY_TREE, *BY_BROKER)
 @pytest.mark.parametrize("version", [*BY_TREE, *BY_BROKER])
 def test_tools_move_partitions_and_elect_the_preferred_leader(on_zookeeper, run, version, tmp_path):
