@@ -64,6 +64,11 @@ class ClusterOnZooKeeper:
         found = self.ensemble.find(path)
         return None if found is None else decode_broker(path, found.data)
 
+    def epoch_of(self, node: Node) -> int:
+        """Return the epoch of whoever is registered with a node's id; -1 if nobody is."""
+        found = self.ensemble.find(paths.broker(BrokerId(node.id)))
+        return -1 if found is None else found.czxid
+
     def silence(self, one: Node, other: Node) -> None:
         """Let nothing pass between two brokers."""
         self.network.clog(one.name, other.name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from kits.zookeeper_cluster import run_on_cluster
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.server.nodes.membership import State
@@ -32,16 +34,11 @@ async def cut_power(cluster, node):
 
 async def replace_by_twin(cluster, node):
     """Let another machine take a broker's id while that stands still; then it goes on."""
-    first = cluster.ensemble.find(paths.broker(node.id)).czxid
+    first = cluster.epoch_of(node)
     node.process.pause()
     twin = node.make_twin()
     starting = asyncio.create_task(twin.start())
-
-    def is_replaced():
-        found = cluster.ensemble.find(paths.broker(node.id))
-        return found is not None and found.czxid > first
-
-    await cluster.reached(is_replaced)
+    await cluster.reached(lambda: cluster.epoch_of(node) > first)
     await starting
     node.process.resume()
     await cluster.reached(lambda: cluster.broker(node).parts.membership.state is State.STARTING)
@@ -101,5 +98,54 @@ def test_a_broker_that_waits_for_its_id_is_not_elected():
         for process in paused:
             process.resume()
         twin.kill()
+
+    run_on_cluster(script)
+
+
+@pytest.mark.parametrize("end", ["goes on", "is killed", "stops"])
+def test_a_broker_whose_id_another_machine_had_may_lack_records(end):
+    async def script(cluster):
+        node = cluster.others[0]
+        twin = await replace_by_twin(cluster, node)
+        twin_epoch = cluster.epoch_of(node)
+        cluster.silence(cluster.controller, node)
+        if end == "is killed":
+            node.process.kill()
+        elif end == "stops":
+            await node.process.stop()
+        twin.kill()
+        if end != "goes on":
+            node.start()
+        await cluster.reached(lambda: cluster.epoch_of(node) > twin_epoch)
+        assert cluster.registration(node).may_lack_records
+        cluster.network.heal()
+        await cluster.reached(lambda: not cluster.registration(node).may_lack_records)
+
+    run_on_cluster(script)
+
+
+def test_a_broker_that_only_lost_its_session_lacks_nothing():
+    async def script(cluster):
+        node = cluster.others[0]
+        cluster.silence(cluster.controller, node)
+        await register_anew(cluster, node)
+        assert not cluster.registration(node).may_lack_records
+
+    run_on_cluster(script)
+
+
+def test_a_stop_in_order_does_not_make_up_for_lost_records():
+    async def script(cluster):
+        node = cluster.others[0]
+        await cut_power(cluster, node)
+        await start_unheard(cluster, node)
+        broker = cluster.broker(node)
+        assert broker.parts.membership.records_epoch == -1
+        node.process.kill()
+        node.start()
+        cluster.network.heal()
+        await node.started()
+        membership = cluster.broker(node).parts.membership
+        assert membership.records_epoch == membership.broker_epoch
 
     run_on_cluster(script)

@@ -384,7 +384,7 @@ class Broker:
         if self.parts.channels is not None:
             await self.parts.channels.close()
         if is_member:
-            await self.parts.housekeeping.close_logs(self.parts.broker_epoch())
+            await self.parts.housekeeping.close_logs(membership.records_epoch)
             logger.info("broker %d has stopped", self.parts.broker_id)
         else:
             self.parts.logs.release()

@@ -6,17 +6,24 @@ then set, in one multi, because ZooKeeper tells the czxid only of nodes that wer
 A node of this id may be there already: that of an earlier life, whose session has not expired yet,
 or that of another broker with the same id. If it names an address at which this broker listens now,
 it is an earlier life: two processes cannot have one port. Otherwise it is waited for.
+
+The same transaction sets a node in `/brokers/epochs`, which stays. So whoever registers next knows
+the last epoch of this id (mzxid). A broker with another epoch on its disk may lack records: it has
+lost them, or another machine had its id since and has acknowledged some. Its node says so.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
+from dataclasses import replace
+from typing import NamedTuple
 
 from moldau.base.errors import MoldauError
 from moldau.base.ids import BrokerId
 from moldau.cluster.model import Endpoint
 from moldau.cluster.zookeeper.client.port import (
+    BadVersion,
     CreateNode,
     NodeError,
     NodeExists,
@@ -28,7 +35,7 @@ from moldau.cluster.zookeeper.client.port import (
     ZooKeeperSession,
 )
 from moldau.cluster.zookeeper.nodes import paths
-from moldau.cluster.zookeeper.nodes.broker_nodes import decode_broker
+from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, decode_broker, encode_broker
 from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
 
 
@@ -36,27 +43,59 @@ class IdTaken(MoldauError):  # noqa: N818 - it names the state
     """A node of this id is there, and belongs to another session."""
 
 
-async def register_broker(session: ZooKeeperSession, broker_id: BrokerId, data: bytes) -> int:
-    """Create a broker's node and return its epoch; IdTaken if another session holds it."""
-    path = paths.broker(broker_id)
+class Registered(NamedTuple):
+    """A registration that was made."""
+
+    epoch: int
+    may_lack_records: bool
+
+
+async def register_broker(
+    session: ZooKeeperSession, broker_id: BrokerId, last_epoch: int, registered: BrokerNode
+) -> Registered:
+    """Create a broker's node; IdTaken if another session holds it.
+
+    `last_epoch` is that of the records on its disk, -1 if they may be incomplete.
+    """
+    path, last_path = paths.broker(broker_id), paths.broker_epoch(broker_id)
     while True:
+        last = await session.exists(last_path)
+        may_lack_records = last is None or last.mzxid != last_epoch
+        data = encode_broker(replace(registered, may_lack_records=may_lack_records))
         try:
             results = await session.multi(
-                [CreateNode(path, kind=NodeKind.EPHEMERAL), SetData(path, data, 0)]
+                [
+                    CreateNode(path, kind=NodeKind.EPHEMERAL),
+                    SetData(path, data, 0),
+                    CreateNode(last_path)
+                    if last is None
+                    else SetData(last_path, b"", last.version),
+                ]
             )
         except NodeExists as error:
-            stat = await session.exists(path)
-            if stat is None:
-                continue
-            if stat.ephemeral_owner != session.session_id:
-                raise IdTaken(f"another broker is registered as {path}") from error
-            return stat.czxid
+            if error.path == path:
+                found = await _own_registration(session, path)
+                if found is not None:
+                    return found
+        except BadVersion:
+            await session.sync()  # another one has registered, and its node is gone again
         except UnknownOutcome:
             await session.sync()
-            continue
-        stat = results[1].stat
-        assert stat is not None  # of a node that was set
-        return stat.czxid
+        else:
+            stat = results[1].stat
+            assert stat is not None  # of a node that was set
+            return Registered(stat.czxid, may_lack_records)
+
+
+async def _own_registration(session: ZooKeeperSession, path: str) -> Registered | None:
+    """Return what this session has registered; None if the node is gone, IdTaken if it is not."""
+    try:
+        node = await session.read(path)
+    except NoNode:
+        return None
+    if node.stat.ephemeral_owner != session.session_id:
+        raise IdTaken(f"another broker is registered as {path}")
+    return Registered(node.stat.czxid, decode_broker(path, node.data).may_lack_records)
 
 
 async def end_earlier_life(

@@ -110,6 +110,11 @@ class Membership:
         """Given by the controller at each registration; -1 before the first."""
 
     @property
+    def records_epoch(self) -> int:
+        """The epoch of the life that this broker's records belong to: its last one."""
+        return self.broker_epoch
+
+    @property
     def state(self) -> State:
         """Where this broker is."""
         return self._state

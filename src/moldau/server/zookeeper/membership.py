@@ -26,6 +26,7 @@ from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, encode_broke
 from moldau.cluster.zookeeper.nodes.log_dir_nodes import encode_log_dir_event
 from moldau.cluster.zookeeper.registration import (
     IdTaken,
+    Registered,
     end_earlier_life,
     is_registered,
     register_broker,
@@ -39,6 +40,9 @@ logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.1
 SHUTDOWN_RETRY_S: Final = 0.05
+
+_VERSION_AS_REGISTERED: Final = 1
+"""Of a broker's node: it was created, and set once."""
 
 SILENCE_PATIENCE_S: Final = 3.0
 """How long a stop waits for a controller that does not answer."""
@@ -75,20 +79,35 @@ class ZooKeeperMembership:
         self._failed_directories = failed_directories
         self._told_directories: frozenset[bytes] = frozenset()
         """Failed ones that the controller was told of."""
-        self._entered = asyncio.Event()
-        self._looks = asyncio.Event()
-        """Set when the broker's node may be gone, the controller may know it by now, or has to be
-        told something."""
+        self._is_node_seen = False
+        """Whether the node was there when it was last read, and its watch was not called since."""
+        self._changed = asyncio.Event()
+        self._may_lack_records = False
+        """Whether this life's node says so, and no controller is known to have read it."""
+        self._serving = asyncio.Event()
         self._registered = asyncio.Event()
         self.broker_epoch = -1
         """The transaction that created its node; -1 before the first."""
-        store.on_new_life = self._looks.set
-        store.subscribe(self._image_told)
+        store.on_new_life = self._node_changed
+        store.subscribe(lambda *_: self._changed.set())
+
+    def _node_changed(self) -> None:
+        self._is_node_seen = False
+        self._changed.set()
 
     @property
     def state(self) -> State:
         """Where this broker is."""
         return self._state
+
+    @property
+    def records_epoch(self) -> int:
+        """The epoch of the life that this broker's records are complete for, -1 if they may lack.
+
+        It is older than the broker epoch until a controller knows of records that were lost.
+        """
+        registration = self._registration
+        return -1 if registration is None else registration.previous_broker_epoch
 
     # Joining
 
@@ -103,45 +122,53 @@ class ZooKeeperMembership:
         give_up_s = self._clock.monotonic() + self._patience_s
         while True:
             try:
-                self.broker_epoch = await self._create(registration)
+                registered = await self._create(registration)
             except (IdTaken, StoreFailed, SessionExpired) as error:
                 if self._clock.monotonic() >= give_up_s:
                     name = f"broker {registration.broker_id}"
                     raise UserError(f"cannot register {name}: {error}") from error
                 await asyncio.sleep(RETRY_S)
             else:
+                self.broker_epoch, self._may_lack_records = registered
+                if not self._may_lack_records:
+                    await self._keep_epoch()
                 self._enter(State.FENCED)
                 return
+
+    async def _keep_epoch(self) -> None:
+        """Note that this broker's records are those of this life.
+
+        Before it serves: if it is killed with an older epoch on its disk, it counts as one that may
+        have lost records. But not before a controller knows of records that it has lost already.
+        """
+        registration = self._registration
+        assert registration is not None
+        await self._keep_broker_epoch(self.broker_epoch)
+        self._registration = replace(registration, previous_broker_epoch=self.broker_epoch)
 
     async def registered(self) -> None:
         """Return while this broker has a node, and does not stop."""
         await self._registered.wait()
 
-    async def _create(self, registration: BrokerRegistration) -> int:
-        may_lack_records = registration.previous_broker_epoch < 0
-        data = self._content(registration, may_lack_records=may_lack_records)
-        return await register_broker(self._store.lives.session, registration.broker_id, data)
+    async def _create(self, registration: BrokerRegistration) -> Registered:
+        return await register_broker(
+            self._store.lives.session,
+            registration.broker_id,
+            registration.previous_broker_epoch,
+            self._node(registration),
+        )
 
-    def _content(self, registration: BrokerRegistration, *, may_lack_records: bool) -> bytes:
-        return encode_broker(
-            BrokerNode(
-                registration.endpoints,
-                registration.rack,
-                registration.features,
-                timestamp_ms=self._clock.wall_ms(),
-                may_lack_records=may_lack_records,
-            )
+    def _node(self, registration: BrokerRegistration) -> BrokerNode:
+        return BrokerNode(
+            registration.endpoints,
+            registration.rack,
+            registration.features,
+            timestamp_ms=self._clock.wall_ms(),
         )
 
     async def unfenced(self) -> None:
-        """Return once the controller knows this broker; `run` has to be running."""
-        while self._state in (State.STARTING, State.FENCED):
-            self._entered.clear()
-            await self._entered.wait()
-
-    def _image_told(self, *_: object) -> None:
-        if self._state is State.FENCED:
-            self._looks.set()
+        """Return once the controller has told this broker of its own registration."""
+        await self._serving.wait()
 
     async def _forget_loss(self) -> None:
         """Say no more that records may be lost: the controller has taken the replicas out.
@@ -150,10 +177,13 @@ class ZooKeeperMembership:
         """
         registration = self._registration
         assert registration is not None
-        if registration.previous_broker_epoch < 0:
-            data = self._content(registration, may_lack_records=False)
+        if self._may_lack_records:
+            await self._keep_epoch()
+            path = paths.broker(registration.broker_id)
+            data = encode_broker(self._node(registration))
             with contextlib.suppress(StoreFailed, ZooKeeperError):
-                await self._store.lives.session.set_data(paths.broker(registration.broker_id), data)
+                await self._store.lives.session.set_data(path, data, _VERSION_AS_REGISTERED)
+            self._may_lack_records = False
 
     def _is_known(self) -> bool:
         registration = self._registration
@@ -166,50 +196,49 @@ class ZooKeeperMembership:
     async def run(self) -> None:
         """Keep this broker registered until it has signed off, or until cancelled."""
         while self._state is not State.STOPPED:
-            self._looks.clear()
-            if await self._is_registered():
-                await self._tell_failures()
-                if self._state is State.FENCED and self._is_known():
-                    # Not before the controller knows what this broker may have lost, and before it
-                    # serves: if it is killed with an older epoch on its disk, it counts as one that
-                    # may have lost records.
-                    await self._keep_broker_epoch(self.broker_epoch)
-                    await self._forget_loss()
-                    self._enter(State.RUNNING)
-                await self._looks.wait()
-            elif self._state is not State.STOPPING:
-                await self._register_again()
+            self._changed.clear()
+            if not await self._is_registered():
+                if self._state is State.STOPPING:
+                    await asyncio.sleep(RETRY_S)
+                else:
+                    await self._register_again()
+            elif self._state is State.FENCED and self._is_known():
+                await self._forget_loss()
+                self._enter(State.RUNNING)
+                self._serving.set()
             else:
-                await asyncio.sleep(RETRY_S)
+                await self._tell_failures()
+                # The session may also end before the controller knows of the registration.
+                await self._changed.wait()
 
     async def _is_registered(self) -> bool:
         registration = self._registration
         assert registration is not None
+        if self._is_node_seen:
+            return True
+        self._is_node_seen = True  # the watch may be called before the answer is here
         try:
-            return await is_registered(
+            is_there = await is_registered(
                 self._store.lives.session,
                 registration.broker_id,
                 self.broker_epoch,
-                self._looks.set,
+                self._node_changed,
             )
         except (StoreFailed, SessionExpired):
-            return False
+            is_there = False
+        self._is_node_seen = self._is_node_seen and is_there
+        return is_there
 
     async def _register_again(self) -> None:
         registration = self._registration
         assert registration is not None
         logger.warning("broker epoch %d is over, the broker registers again", self.broker_epoch)
-        if self._state is not State.FENCED:
-            # It has not stopped, so that its logs have lost nothing. But what an earlier start may
-            # have lost counts until a controller knows of it.
-            registration = replace(registration, previous_broker_epoch=self.broker_epoch)
         self._enter(State.STARTING)
         await self.register(registration)
 
     def directories_changed(self) -> None:
         """Tell the controller if a log directory has failed."""
-        if not self._told_directories.issuperset(self._failed_directories()):
-            self._looks.set()
+        self._changed.set()
 
     async def _tell_failures(self) -> None:
         """Notify the controller of failed directories; it asks which replicas lay there."""
@@ -225,7 +254,7 @@ class ZooKeeperMembership:
         except (StoreFailed, ZooKeeperError) as error:
             logger.debug("the controller does not know of a failed directory yet: %s", error)
             await asyncio.sleep(RETRY_S)
-            self._looks.set()
+            self._changed.set()
         else:
             self._told_directories = failed
 
@@ -239,29 +268,25 @@ class ZooKeeperMembership:
         self._enter(State.STOPPING)
         began_s = answered_s = self._clock.monotonic()
         while True:
-            now_s = self._clock.monotonic()
-            left_s = min(began_s + patience_s, answered_s + SILENCE_PATIENCE_S) - now_s
-            if left_s <= 0:
-                return False
             try:
-                # Without ZooKeeper a controller never answers, whichever broker it is.
-                async with asyncio.timeout(left_s):
-                    left = await self._shut_down(registration.broker_id, self.broker_epoch)
-            except (ApiError, StoreFailed, ClientError, ZooKeeperError, TimeoutError) as error:
+                left = await self._shut_down(registration.broker_id, self.broker_epoch)
+            except (ApiError, StoreFailed, ClientError, ZooKeeperError) as error:
                 logger.debug("the controller has not let this broker go: %s", error)
             else:
                 answered_s = self._clock.monotonic()
                 if not left:
                     self._enter(State.STOPPED)
                     return True
+            now_s = self._clock.monotonic()
+            if now_s - began_s >= patience_s or now_s - answered_s >= SILENCE_PATIENCE_S:
+                return False
             await asyncio.sleep(SHUTDOWN_RETRY_S)
 
     def _enter(self, state: State) -> None:
         if state is not self._state:
             logger.info("broker is %s", state.value)
             self._state = state
-            self._entered.set()
-            self._looks.set()
+            self._changed.set()
             if state in (State.FENCED, State.RUNNING):
                 self._registered.set()
             else:

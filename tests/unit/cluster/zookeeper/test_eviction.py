@@ -11,6 +11,7 @@ from moldau.cluster.store import ControllerFenced
 from moldau.cluster.zookeeper.client.port import NodeKind
 from moldau.cluster.zookeeper.eviction import evict_broker, free_seat
 from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode
 from moldau.cluster.zookeeper.registration import register_broker
 from moldau.sim.world import World
 
@@ -39,8 +40,8 @@ def stores(request):
 
 
 async def registered(store, broker_id):
-    epoch = await register_broker(store.lives.session, BrokerId(broker_id), b"{}")
-    return Broker(BrokerId(broker_id), epoch, bytes(16))
+    registered = await register_broker(store.lives.session, BrokerId(broker_id), -1, BrokerNode(()))
+    return Broker(BrokerId(broker_id), registered.epoch, bytes(16))
 
 
 def test_the_controller_takes_the_node_of_a_dead_broker_away(stores):

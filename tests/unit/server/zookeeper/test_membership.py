@@ -13,7 +13,7 @@ from moldau.cluster.brokers import BrokerRegistration
 from moldau.cluster.changes import BrokerRegistered
 from moldau.cluster.model import Broker, Endpoint
 from moldau.cluster.zookeeper.nodes import paths
-from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, decode_broker, encode_broker
+from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, decode_broker
 from moldau.cluster.zookeeper.nodes.log_dir_nodes import decode_log_dir_event
 from moldau.cluster.zookeeper.registration import register_broker
 from moldau.protocol.errors import ApiError, ErrorCode
@@ -167,7 +167,7 @@ def test_an_expired_session_is_a_new_life(scene):
 
 def test_an_id_that_another_session_holds_is_waited_for_and_then_given_up(scene):
     async def test(made):
-        await register_broker(made.other.lives.session, BrokerId(1), b"{}")
+        await register_broker(made.other.lives.session, BrokerId(1), -1, BrokerNode(()))
         with pytest.raises(UserError, match="cannot register broker 1: another broker is"):
             await made.register()
         waiting = asyncio.ensure_future(made.register())
@@ -240,8 +240,8 @@ def test_one_that_loses_its_session_while_it_joins_registers_once_more(scene):
 
 def test_an_earlier_life_at_the_same_address_is_not_waited_for(scene):
     async def test(made):
-        data = encode_broker(BrokerNode((ENDPOINT,)))
-        await register_broker(made.other.lives.session, BrokerId(1), data)
+        earlier = BrokerNode((ENDPOINT,))
+        await register_broker(made.other.lives.session, BrokerId(1), -1, earlier)
         await made.store.lives.session.sync()
         began_s = asyncio.get_running_loop().time()
         await made.register()

@@ -20,6 +20,8 @@ BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
 BROKER_SEQUENCE: Final = "/brokers/seqid"
 """Its version gives ids to brokers that have none: each set raises it by one."""
+BROKER_EPOCHS: Final = "/brokers/epochs"
+"""Ours: its children tell which life of a broker id was the last one, also when it is over."""
 
 DELETE_TOPICS: Final = "/admin/delete_topics"
 REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
@@ -44,6 +46,7 @@ CREATED_AT_START: Final = (
     CONFIG_CHANGES,
     DELETE_TOPICS,
     BROKER_SEQUENCE,
+    BROKER_EPOCHS,
     ISR_CHANGES,
     PRODUCER_ID_BLOCK,
     LOG_DIR_EVENTS,
@@ -62,6 +65,11 @@ _INT32_MAX: Final = 2**31 - 1
 def broker(broker_id: int) -> str:
     """Return the node that a broker holds while it lives."""
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def broker_epoch(broker_id: int) -> str:
+    """Return the node that every registration of a broker id sets, in the same transaction."""
+    return f"{BROKER_EPOCHS}/{broker_id}"
 
 
 def topic(name: str) -> str:
