@@ -46,7 +46,7 @@ def main(seed: int, count: int, jobs: int, cluster: bool, zookeeper: bool, fifo:
     for event, times in sorted(seen.items()):
         click.echo(f"{times:10d} {event}")
     if cluster and count > 1:
-        for line in coverage_lines(seen, count):
+        for line in coverage_lines(seen, count, zookeeper=zookeeper):
             click.echo(line)
     click.echo(f"{count - len(failed)} of {count} seeds held; failed: {failed or 'none'}")
     sys.exit(bool(failed))

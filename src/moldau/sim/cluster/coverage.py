@@ -20,10 +20,21 @@ WANTED = {
 }
 """How often each case has to occur in so many seeds."""
 
+WANTED_ON_ZOOKEEPER = {
+    "controller change": 1500,
+    "session expiry": 1500,
+    "zombie controller resumed": 60,
+    "deletion with a broker away": 60,
+}
+"""And these in a cluster on ZooKeeper."""
 
-def coverage_lines(seen: Counter[str], seed_count: int) -> Iterator[str]:
+
+def coverage_lines(
+    seen: Counter[str], seed_count: int, *, zookeeper: bool = False
+) -> Iterator[str]:
     """Compare what was seen with what so many seeds have to see."""
-    for case, wanted in WANTED.items():
+    cases = WANTED | WANTED_ON_ZOOKEEPER if zookeeper else WANTED
+    for case, wanted in cases.items():
         scaled = wanted * seed_count / SEEDS
         state = "reached" if seen[case] >= scaled else "MISSED"
         yield f"{state:>10} {case}: {seen[case]} of {scaled:g}"
