@@ -121,6 +121,7 @@ def test_a_connection_to_zookeeper_that_is_reset_costs_nothing(linked, links):
     traffic.history.check(cluster)
 
 
+@pytest.mark.long
 def test_brokers_stop_although_zookeeper_is_away(linked, links):
     cluster: ZooKeeperCluster = linked
     for broker_id in cluster.ids:

@@ -9,7 +9,7 @@ import pytest
 
 from kits.mutants.mutant import Mutant
 from moldau.sim.history import Violation
-from moldau.sim.loop import OutOfTime
+from moldau.sim.loop import OutOfTime, Unhandled
 from moldau.sim.scenarios import Failed
 
 
@@ -35,7 +35,7 @@ def catch(mutant: Mutant, first_seed: int, limit: int) -> Catch | None:
                 mutant.run(first_seed + number)
             except Failed as failure:
                 said = str(failure.__cause__)
-                is_meant = isinstance(failure.__cause__, Violation | OutOfTime)
+                is_meant = isinstance(failure.__cause__, Violation | OutOfTime | Unhandled)
                 if not is_meant or not re.match(mutant.finding, said):
                     raise Accident(
                         f"seed {first_seed + number}: {failure.__cause__!r}"

@@ -14,7 +14,6 @@ from moldau.cluster.zookeeper.client.port import (
     BadVersion,
     CheckVersion,
     CreateNode,
-    DeleteNode,
     NodeExists,
     NodeKind,
     NoNode,
@@ -93,17 +92,18 @@ async def win_seat(session: ZooKeeperSession, broker_id: BrokerId, now_ms: int) 
         return wanted
 
 
-async def leave_seat(session: ZooKeeperSession, seat: Seat) -> None:
-    """Give the controllership back, so that another one is elected now."""
-    try:
-        await session.multi([seat.check, DeleteNode(CONTROLLER)])
-    except (NoNode, BadVersion):
-        pass  # another one has it already
-    except UnknownOutcome:
-        await session.sync()
+async def leave_seat(session: ZooKeeperSession) -> None:
+    """Give the controllership back if this session has it, so that another one is elected now."""
+    while True:
         stat = await session.exists(CONTROLLER)
-        if stat is not None and stat.ephemeral_owner == session.session_id:
-            await leave_seat(session, seat)
+        if stat is None or stat.ephemeral_owner != session.session_id:
+            return
+        try:
+            await session.delete(CONTROLLER)
+        except NoNode:
+            return
+        except UnknownOutcome:
+            await session.sync()
 
 
 async def _epoch(session: ZooKeeperSession) -> tuple[int, int]:

@@ -97,7 +97,7 @@ class Tenure:
 
     async def _leave(self) -> None:
         try:
-            await leave_seat(self.session, self.seat)
+            await leave_seat(self.session)
         except ZooKeeperError as error:
             logger.debug("the controllership ends with its session: %s", error)
 
@@ -183,7 +183,9 @@ class Tenure:
         except BadVersion as error:
             if error.path != paths.CONTROLLER_EPOCH:
                 raise
-            self.end()
+            # Another one is elected, or somebody has written the epoch by hand. Then the seat is
+            # still this broker's, and nobody could be elected.
+            self.resign()
             raise ControllerFenced(self.epoch) from error
         except SessionExpired as error:
             self.end()

@@ -175,7 +175,7 @@ class _Queue:
                     return answer
                 if code == ErrorCode.STALE_CONTROLLER_EPOCH:
                     self._owner._superseded()  # noqa: SLF001
-                elif code == ErrorCode.INVALID_UPDATE_VERSION:
+                elif code in (ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.INVALID_REQUEST):
                     raise _Again
                 logger.debug("broker %d refuses a command: %s", self.broker.id, code)
             await asyncio.sleep(RETRY_S)

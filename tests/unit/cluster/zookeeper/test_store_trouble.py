@@ -8,7 +8,9 @@ import pytest
 
 from kits.stores_on_zookeeper import StoresOnZooKeeper
 from moldau.base.errors import UserError
+from moldau.cluster.changes import FeatureLevelSet
 from moldau.cluster.model import ConfigResource, ResourceType
+from moldau.cluster.store import ControllerFenced
 from moldau.cluster.zookeeper.client.port import NodeKind, SetData
 from moldau.cluster.zookeeper.election import NOBODY_KNOWN, current_controller
 from moldau.cluster.zookeeper.events import BrokersSeen, DirectoryFailed
@@ -129,5 +131,19 @@ def test_a_bug_in_what_follows_the_tree_leaves_the_seat_to_another(stores, monke
         await second.start()
         while await second.claim() is None:  # noqa: ASYNC110 - the seat is being left
             await asyncio.sleep(0.1)
+
+    stores(test)
+
+
+def test_an_epoch_that_was_written_by_hand_costs_the_seat_and_not_the_cluster(stores):
+    async def test(kept, first, second):
+        tenure = await first.claim()
+        await second.start()
+        await second.lives.session.set_data(paths.CONTROLLER_EPOCH, b"40")
+        with pytest.raises(ControllerFenced):
+            await tenure.commit(first.image.version, [FeatureLevelSet("group.version", 0)])
+        while (newer := await second.claim()) is None:  # noqa: ASYNC110 - the seat is being left
+            await asyncio.sleep(0.1)
+        assert newer.epoch == 41
 
     stores(test)
