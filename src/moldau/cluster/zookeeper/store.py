@@ -244,13 +244,14 @@ class ZooKeeperStore:
             return None
         tenure = Tenure(session, seat, self._history)
         self._tenure = tenure
+        # From now on no step of an earlier controller is taken: what is read below has them all.
+        self.fence.hear_of(self._broker_id, seat.epoch)
         following = TreeFollowing(tenure)
         known_ids = {topic.name: topic.id for topic in self.image.topics.values()}
         image = await following.begin(known_ids)
         changes = await _difference(self.image, image)
         if tenure.is_over:
             return None
-        self.fence.hear_of(self._broker_id, seat.epoch)
         self._controller_id = self._broker_id
         self._history.advance(changes, image)
         self._following = following
