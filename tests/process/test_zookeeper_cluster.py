@@ -66,6 +66,7 @@ def test_the_tree_shows_the_states_of_partitions_the_controller_and_who_lives(cl
     assert_names_controller(shown(cluster, "get", "/controller"), second)
     assert shown(cluster, "get", "/controller_epoch") == "13"
     left = cluster.others(first)
+    cluster.wait_for_brokers(left)  # the new controller takes the node of the dead one away
     assert shown(cluster, "ls", "/brokers/ids") == f"[{left[0]}, {left[1]}]"
     # The partition that the first one led has the next leader of its replicas, and a new epoch.
     follower = (first + 1) % 3

@@ -34,7 +34,7 @@ from moldau.cluster.zookeeper.client.port import (
     ZooKeeperSession,
 )
 from moldau.cluster.zookeeper.commands.fencing import CommandFence
-from moldau.cluster.zookeeper.election import current_controller, win_seat
+from moldau.cluster.zookeeper.election import NOBODY_KNOWN, current_controller, win_seat
 from moldau.cluster.zookeeper.eviction import free_seat
 from moldau.cluster.zookeeper.history import History
 from moldau.cluster.zookeeper.lives import Lives
@@ -213,7 +213,8 @@ class ZooKeeperStore:
                 return
             if controller == self._broker_id and await self._free_own_seat():
                 continue
-            self._controller_id = controller
+            if controller != NOBODY_KNOWN:  # else who was told last may be it still
+                self._controller_id = controller
             await self._seat_changed.wait()
 
     async def _free_own_seat(self) -> bool:
