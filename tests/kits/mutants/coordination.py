@@ -55,7 +55,7 @@ MUTANTS = {
         answer_markers_before_the_high_watermark, coordinated(*COORDINATORS), "P3|P5|P7"
     ),
     "a coordinator replies before the commit": Mutant(
-        reply_before_the_commit, coordinated(*COORDINATORS), "P5|P6|G1|G2|I10"
+        reply_before_the_commit, coordinated(*COORDINATORS), "P5|P6|G1|G2|I10|errors"
     ),
     "the last stable offset ignores an open transaction": Mutant(
         ignore_the_oldest_transaction, _transactions_on_one_broker, "P3|P5"

@@ -191,7 +191,7 @@ MUTANTS = {
         COMMITTED,
     ),
     "a join without the broker epoch": Mutant(
-        let_earlier_lives_join, data(*ONE_PAIR, settings=SLOW_LAG), COMMITTED
+        let_earlier_lives_join, data(*ONE_PAIR, settings=SLOW_LAG), f"{COMMITTED}|P7"
     ),
     "a fenced broker joins": Mutant(let_fenced_brokers_join, data(*CUTS), "I4"),
     "an unclean return keeps its place": Mutant(
@@ -211,6 +211,6 @@ MUTANTS = {
         serve_consumers_as_a_follower, data(*KILLS), "P1|P2|P3|P9"
     ),
     "a deposed leader still appends": Mutant(
-        append_after_the_leadership, data(*ZOMBIES), "I2|I3|P1|P2|P7"
+        append_after_the_leadership, data(*ZOMBIES), "I2|I3|P1|P2|P4|P7"
     ),
 }

@@ -49,6 +49,6 @@ MUTANTS = {
         "P4",
     ),
     "producer state survives a truncation": Mutant(
-        keep_producers_at_a_truncation, data(*ZOMBIES), "E9|I8|P4"
+        keep_producers_at_a_truncation, data(*ZOMBIES), "E9|I8|P2|P4"
     ),
 }
