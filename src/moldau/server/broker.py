@@ -142,6 +142,7 @@ class Broker:
             )
         ]
         self._gate.open()
+        self.connections.dispatch_by(self._dispatcher.handle)
         self.connections.begin()
         logger.info(
             "broker %d of cluster %s serves %d partitions at %s",

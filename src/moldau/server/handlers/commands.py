@@ -37,8 +37,9 @@ from moldau.server.network.dispatch import RequestContext
 
 logger = logging.getLogger(__name__)
 
-COMMANDS_MAX: Final = 5_000
-"""Partitions of one LeaderAndIsr or StopReplica: ten times what our controllers send."""
+COMMANDS_MAX: Final = 1_000
+"""Partitions of one LeaderAndIsr or StopReplica, which are looked at in one turn of the loop: twice
+what our controllers send."""
 
 Command = UpdateMetadataRequest | LeaderAndIsrRequest | StopReplicaRequest
 

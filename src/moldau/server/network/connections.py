@@ -75,6 +75,10 @@ class Connections:
 
         return accept
 
+    def dispatch_by(self, dispatch: Dispatch) -> None:
+        """Have requests of connections that are accepted from now on handled by this."""
+        self._dispatch = dispatch
+
     def begin(self) -> None:
         """Begin to answer: what arrived while the broker was starting has only waited."""
         held, self._held = self._held, None

@@ -22,7 +22,10 @@ _KEY: Final = Struct(">h")
 
 
 class StartGate:
-    """Stands before the dispatch of a broker until it serves."""
+    """Stands before the dispatch of a broker until it serves.
+
+    Connections that were made before go through it for good; later ones never meet it.
+    """
 
     def __init__(self, dispatch: Dispatch, early: Collection[int]) -> None:
         """`early` are the keys of requests that are answered already."""
@@ -34,8 +37,7 @@ class StartGate:
 
     def __call__(self, connection: Connection, frame: memoryview) -> Answer:
         """Answer a request, or have it presented again when the gate is open."""
-        is_early = len(frame) < _KEY.size or _KEY.unpack_from(frame)[0] in self._early
-        if self._is_open or is_early:
+        if self._is_open or len(frame) < _KEY.size or _KEY.unpack_from(frame)[0] in self._early:
             return self._dispatch(connection, frame)
         self._held[connection] = None
         return self._wait

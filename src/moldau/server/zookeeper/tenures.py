@@ -70,7 +70,7 @@ class Tenures:
             # the broker that has the id.
             await self._registered()
             await self._store.seat_free()
-            await self._registered()
+            await self._registered()  # the seat may have been free long after
             if not await self._controller.claim():
                 await asyncio.sleep(CLAIM_RETRY_S)
                 continue
