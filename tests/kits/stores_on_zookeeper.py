@@ -7,6 +7,8 @@ the controller to the others after a drawn time, in their order.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from moldau.base.ids import BrokerId
 from moldau.cluster.image import MetadataImage
@@ -66,3 +68,25 @@ class StoresOnZooKeeper:
             store.fence.hear_of(sender, epoch)
             store.heard_of_controller()
             store.take_step([*image_difference(store.image, image)], image)
+
+
+Test = Callable[[StoresOnZooKeeper, ZooKeeperStore, ZooKeeperStore], Coroutine[Any, Any, None]]
+
+
+def run_with_two_stores(seed: int, test: Test, *, start_both: bool) -> None:
+    """Run a test with the stores of two brokers; the first is started, and the second if asked."""
+    with World(seed) as world:
+        kept = StoresOnZooKeeper(world)
+
+        async def main() -> None:
+            first, second = kept.store(1), kept.store(2)
+            await first.start()
+            if start_both:
+                await second.start()
+            try:
+                await test(kept, first, second)
+            finally:
+                await first.close()
+                await second.close()
+
+        world.run(main())

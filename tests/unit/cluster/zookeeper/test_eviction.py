@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from kits.stores_on_zookeeper import StoresOnZooKeeper
+from kits.stores_on_zookeeper import run_with_two_stores
 from moldau.base.ids import BrokerId
 from moldau.cluster.model import Broker
 from moldau.cluster.store import ControllerFenced
@@ -13,30 +15,12 @@ from moldau.cluster.zookeeper.eviction import evict_broker, free_seat
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode
 from moldau.cluster.zookeeper.registration import register_broker
-from moldau.sim.world import World
 
 
 @pytest.fixture(params=range(3))
 def stores(request):
     """Run a test with the started stores of two brokers."""
-
-    def run(test):
-        with World(request.param) as world:
-            kept = StoresOnZooKeeper(world)
-
-            async def main():
-                first, second = kept.store(1), kept.store(2)
-                await first.start()
-                await second.start()
-                try:
-                    await test(kept, first, second)
-                finally:
-                    await first.close()
-                    await second.close()
-
-            world.run(main())
-
-    return run
+    return partial(run_with_two_stores, request.param, start_both=True)
 
 
 async def registered(store, broker_id):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
-from kits.stores_on_zookeeper import StoresOnZooKeeper
+from kits.stores_on_zookeeper import run_with_two_stores
 from moldau.base.errors import UserError
 from moldau.cluster.changes import FeatureLevelSet
 from moldau.cluster.model import ConfigResource, ResourceType
@@ -23,29 +24,12 @@ from moldau.cluster.zookeeper.nodes.config_nodes import (
     encode_config_change,
 )
 from moldau.cluster.zookeeper.nodes.log_dir_nodes import encode_log_dir_event
-from moldau.sim.world import World
 
 
 @pytest.fixture(params=range(3))
 def stores(request):
     """Run a test with the stores of two brokers, of which the first is started."""
-
-    def run(test):
-        with World(request.param) as world:
-            kept = StoresOnZooKeeper(world)
-
-            async def main():
-                first, second = kept.store(1), kept.store(2)
-                await first.start()
-                try:
-                    await test(kept, first, second)
-                finally:
-                    await first.close()
-                    await second.close()
-
-            world.run(main())
-
-    return run
+    return partial(run_with_two_stores, request.param, start_both=False)
 
 
 def test_a_controller_node_without_sense_is_somebodys(stores):
