@@ -157,7 +157,7 @@ def test_progress_is_shown_on_a_terminal(broker, topic):
     shown = on_terminal(broker, "stderr", "produce", topic, stdin=b"1\n2\n")
     assert b"2 records read, 2 B" in shown
     shown = on_terminal(broker, "stderr", "consume", topic, "-e")
-    assert b"2 records printed, 4 B" in shown
+    assert b"2 records printed (100 %), 4 B" in shown
 
 
 # Consuming

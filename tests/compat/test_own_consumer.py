@@ -54,7 +54,7 @@ def test_every_record_of_every_partition_is_handed_out_once(broker):
         async with reading(broker, topics=[topic]) as consumer:
             assert len(consumer.assignment()) == 3
             records = await some(consumer, 2000)
-            assert await consumer.poll(50) == []
+            assert await consumer.poll(timeout_ms=50) == []
             for partition in range(3):
                 assert consumer.lag((topic, partition)) == 0
         for partition, count in ((0, 700), (2, 1300)):
@@ -145,7 +145,7 @@ def test_next_takes_turns_with_every_other_way_to_read(broker):
         offsets = [next(consumer).offset for _ in range(5)]
         offsets += [record.offset for record in islice(consumer, 5)]
         offsets += [next(consumer).offset]
-        offsets += [record.offset for record in consumer.poll(WAIT_MS, max_records=4)]
+        offsets += [record.offset for record in consumer.poll(timeout_ms=WAIT_MS, max_records=4)]
         assert consumer.position((topic, 0)) == 15
         for record in consumer:
             offsets += [record.offset, next(consumer).offset]
@@ -178,10 +178,10 @@ def test_a_poll_hands_out_what_is_there_up_to_a_number(broker):
 
     async def scenario():
         async with reading(broker, topics=[topic], max_poll_records=50) as consumer:
-            polled = [await consumer.poll(WAIT_MS) for _ in range(2)]
-            polled.append(await consumer.poll(WAIT_MS, max_records=7))
+            polled = [await consumer.poll(timeout_ms=WAIT_MS) for _ in range(2)]
+            polled.append(await consumer.poll(timeout_ms=WAIT_MS, max_records=7))
             assert await consumer.position((topic, 0)) == 107
-            polled.append(await consumer.poll(WAIT_MS))
+            polled.append(await consumer.poll(timeout_ms=WAIT_MS))
             assert [len(records) for records in polled] == [50, 50, 7, 13]
             assert values(chain(*polled)) == numbered(0, 120)
             assert await consumer.poll() == []
@@ -214,7 +214,7 @@ def test_records_that_arrive_later_end_the_wait(broker):
     async def scenario():
         async with reading(broker, topics=[topic]) as consumer:
             assert len(await some(consumer, 5)) == 5
-            waiting = asyncio.create_task(consumer.poll(WAIT_MS))
+            waiting = asyncio.create_task(consumer.poll(timeout_ms=WAIT_MS))
             await asyncio.to_thread(send, broker.address, topic, numbered(0, 1, 5))
             assert values(await waiting) == numbered(0, 1, 5)
 
@@ -265,7 +265,7 @@ def test_a_compacted_log_is_read_over_its_gaps(quick_broker):
         async with reading(quick_broker, topics=[topic]) as consumer:
             records = []
             while await consumer.position((topic, 0)) < 3000:
-                records += await consumer.poll(WAIT_MS)
+                records += await consumer.poll(timeout_ms=WAIT_MS)
             return records
 
     records = eventually(
@@ -300,7 +300,7 @@ def test_only_committed_records_are_read_if_that_is_asked_for(broker):
     async def scenario():
         async with reading(broker, topics=[topic], isolation_level="read_committed") as consumer:
             assert values(await some(consumer, 100)) == expected
-            assert await consumer.poll(300) == []
+            assert await consumer.poll(timeout_ms=300) == []
             (end,) = (await consumer.end_offsets([(topic, 0)])).values()
             assert await consumer.position((topic, 0)) == end == 204
             assert (consumer.lag((topic, 0)), consumer.high_watermark((topic, 0))) == (0, 205)
@@ -324,7 +324,7 @@ def test_a_topic_created_again_is_read_from_its_new_beginning(broker):
         async with reading(broker, topics=[topic], allow_auto_create_topics=False) as consumer:
             assert len(await some(consumer, 50)) == 50
             admin.delete_topics([topic])[topic].result(60)
-            assert await consumer.poll(300) == []  # it is seen that the topic is gone
+            assert await consumer.poll(timeout_ms=300) == []  # it is seen that the topic is gone
             await asyncio.to_thread(create_again, broker.address, topic)
             assert set(values(await some(consumer, 3))) == {b"a", b"b", b"c"}
 

@@ -37,10 +37,10 @@ def test_seeking_goes_where_it_is_told(broker):
                 assert (await anext(walk)).offset == 90
                 assert await consumer.position(partition) == 91
             consumer.seek_to_beginning(partition)
-            assert (await consumer.poll(WAIT_MS, max_records=1))[0].offset == 0
+            assert (await consumer.poll(timeout_ms=WAIT_MS, max_records=1))[0].offset == 0
             consumer.seek_to_end()
             assert await consumer.position(partition) == 100
-            assert await consumer.poll(100) == []
+            assert await consumer.poll(timeout_ms=100) == []
             assert (consumer.lag(partition), consumer.high_watermark(partition)) == (0, 100)
             with pytest.raises(ValueError, match="no record has offset -1"):
                 consumer.seek(partition, -1)
@@ -79,7 +79,7 @@ def test_latest_begins_with_what_comes_next(broker):
         async with AsyncConsumer(broker.address, topics=[topic]) as consumer:
             assert await consumer.position((topic, 0)) == 10
             await asyncio.to_thread(send, broker.address, topic, [b"new"])
-            assert values(await consumer.poll(WAIT_MS)) == [b"new"]
+            assert values(await consumer.poll(timeout_ms=WAIT_MS)) == [b"new"]
 
     run_without_leaks(scenario())
 
@@ -91,12 +91,12 @@ def test_without_a_policy_the_user_decides(broker):
         async with reading(broker, topics=[topic], auto_offset_reset="none") as consumer:
             for _ in range(2):
                 with pytest.raises(NoOffset, match=f"{topic}-0 has no committed offset"):
-                    await consumer.poll(WAIT_MS)
+                    await consumer.poll(timeout_ms=WAIT_MS)
             consumer.seek((topic, 0), 4)
-            assert len(await consumer.poll(WAIT_MS)) == 6
+            assert len(await consumer.poll(timeout_ms=WAIT_MS)) == 6
             consumer.seek((topic, 0), 400)
             with pytest.raises(OffsetOutOfRange, match="offset 400"):
-                await consumer.poll(WAIT_MS)
+                await consumer.poll(timeout_ms=WAIT_MS)
 
     run_without_leaks(scenario())
 

@@ -36,7 +36,7 @@ def test_cancelling_a_wait_anywhere_loses_nothing_and_repeats_nothing(broker):
 
         async def work_by_polls(consumer):
             while True:
-                seen.extend(record.offset for record in await consumer.poll(WAIT_MS))
+                seen.extend(record.offset for record in await consumer.poll(timeout_ms=WAIT_MS))
 
         async with reading(broker, topics=[topic], max_poll_records=100) as consumer:
             turns = 0
@@ -62,13 +62,13 @@ def test_two_tasks_at_once_are_told(broker):
 
     async def scenario():
         async with reading(broker, topics=[topic]) as consumer:
-            waiting = asyncio.create_task(consumer.poll(WAIT_MS))
+            waiting = asyncio.create_task(consumer.poll(timeout_ms=WAIT_MS))
             await asyncio.sleep(0.01)
             with pytest.raises(ConcurrentUse):
-                await consumer.poll(10)
+                await consumer.poll(timeout_ms=10)
             waiting.cancel()
             await asyncio.wait([waiting])
-            assert await consumer.poll(10) == []
+            assert await consumer.poll(timeout_ms=10) == []
 
     run_without_leaks(scenario())
 
@@ -76,12 +76,12 @@ def test_two_tasks_at_once_are_told(broker):
 def test_two_threads_at_once_are_told(broker):
     topic = topic_with(broker, 0)
     with Consumer(broker.address, topics=[topic]) as consumer:
-        waiting = threading.Thread(target=consumer.poll, args=(500,))
+        waiting = threading.Thread(target=consumer.poll, kwargs={"timeout_ms": 500})
         waiting.start()
         complaints = []
         while waiting.is_alive() and not complaints:
             try:
-                consumer.poll(0)
+                consumer.poll(timeout_ms=0)
             except ConcurrentUse as error:
                 complaints.append(error)
         waiting.join()
@@ -107,7 +107,7 @@ def test_closing_ends_the_loop_of_another_task(broker):
         await task
         await consumer.close()
         with pytest.raises(ClientClosed):
-            await consumer.poll(0)
+            await consumer.poll(timeout_ms=0)
 
     run_without_leaks(scenario())
 
@@ -132,7 +132,7 @@ def test_closing_ends_the_loop_of_another_thread(broker):
     thread.join(60)
     assert not thread.is_alive()
     with pytest.raises(ClientClosed):
-        consumer.poll(0)
+        consumer.poll(timeout_ms=0)
 
 
 def test_a_record_that_cannot_be_read_is_named_and_can_be_passed(broker):
@@ -141,13 +141,13 @@ def test_a_record_that_cannot_be_read_is_named_and_can_be_passed(broker):
 
     async def scenario():
         async with reading(broker, topics=[topic], value_deserializer=int) as consumer:
-            assert values(await consumer.poll(WAIT_MS)) == [1, 2]
+            assert values(await consumer.poll(timeout_ms=WAIT_MS)) == [1, 2]
             with pytest.raises(SerializationFailed, match=f"{topic}-0 offset 2") as caught:
-                await consumer.poll(WAIT_MS)
+                await consumer.poll(timeout_ms=WAIT_MS)
             assert isinstance(caught.value.__cause__, ValueError)
             assert await consumer.position((topic, 0)) == 2
             consumer.seek((topic, 0), 3)
-            assert values(await consumer.poll(WAIT_MS)) == [4]
+            assert values(await consumer.poll(timeout_ms=WAIT_MS)) == [4]
 
     run_without_leaks(scenario())
 
@@ -166,7 +166,7 @@ def test_interceptors_see_and_change_records_and_a_failing_one_is_passed_over(br
     async def scenario():
         both = [Failing(), Dropping()]
         async with reading(broker, topics=[topic], interceptor_classes=both) as consumer:
-            assert [record.offset for record in await consumer.poll(WAIT_MS)] == [1, 3]
+            assert [record.offset for record in await consumer.poll(timeout_ms=WAIT_MS)] == [1, 3]
             assert await consumer.position((topic, 0)) == 5
 
     run_without_leaks(scenario())
@@ -179,7 +179,7 @@ def test_a_topic_that_is_not_there_is_named(broker):
             missing = (fresh_topic("own-missing"), 0)
             consumer.assign([missing])
             with pytest.raises(UnknownTopicOrPartition, match="own-missing"):
-                await consumer.poll(WAIT_MS)
+                await consumer.poll(timeout_ms=WAIT_MS)
             with pytest.raises((UnknownTopicOrPartition, RequestTimedOut)):
                 await consumer.end_offsets([missing])
 
@@ -196,6 +196,6 @@ def test_a_consumer_without_a_group_says_so(broker):
             with pytest.raises(InvalidState, match="no group"):
                 consumer.subscribe([topic])
         with pytest.raises(InvalidState, match="not been started"):
-            await reading(broker).poll(0)
+            await reading(broker).poll(timeout_ms=0)
 
     run_without_leaks(scenario())

@@ -60,7 +60,7 @@ class Scene:
         return Consumer(self.address, **wishes)
 
     def copy(self, count=None):
-        records = self.consumer.poll(WAIT_MS, max_records=count)
+        records = self.consumer.poll(timeout_ms=WAIT_MS, max_records=count)
         for record in records:
             self.producer.send(self.target, record.value)
         return [record.value for record in records]
@@ -76,7 +76,7 @@ class Scene:
             (end,) = reader.end_offsets([(self.target, 0)]).values()
             copies = []
             while reader.position((self.target, 0)) < end:
-                copies += [record.value for record in reader.poll(1000)]
+                copies += [record.value for record in reader.poll(timeout_ms=1000)]
         with Admin(self.address) as admin:
             found = admin.list_group_offsets(self.group)
         return copies, [each.offset for each in found.values()]
@@ -157,12 +157,12 @@ def test_a_rebalance_within_a_block_that_moves_its_partition_aborts_it(broker, s
                 scene.consumer.subscribe([scene.target])
                 end = time.monotonic() + 30
                 while source in scene.consumer.assignment() and time.monotonic() < end:
-                    assert scene.consumer.poll(100) == []
+                    assert scene.consumer.poll(timeout_ms=100) == []
 
         with pytest.raises(CommitFailed, match=f"{scene.source}-0"):
             block_with_rebalance()
         with scene.another_consumer() as other:
-            assert [record.value for record in other.poll(WAIT_MS)] == VALUES
+            assert [record.value for record in other.poll(timeout_ms=WAIT_MS)] == VALUES
         assert scene.what_counts() == ([], [])
 
 

@@ -468,7 +468,7 @@ def test_a_listener_runs_in_the_users_thread_and_may_call_the_consumer(broker):
     consumer = Consumer(broker.address, group_id=topic, enable_auto_commit=False)
     with consumer:
         consumer.subscribe([topic], listener=Listener())
-        records = consumer.poll(WAIT_MS)
+        records = consumer.poll(timeout_ms=WAIT_MS)
         assert [record.offset for record in records] == [25, 26, 27, 28, 29]
     with Consumer(broker.address, group_id=topic) as another:
         assert another.committed([partition])[partition].offset == 30

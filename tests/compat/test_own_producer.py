@@ -417,7 +417,7 @@ def test_what_is_consumed_and_what_is_made_of_it_count_together_or_not_at_all(br
                 turn += 1
                 with suppress(ZeroDivisionError):
                     async with producer.transaction(consumer):
-                        records = await consumer.poll(1000, max_records=10)
+                        records = await consumer.poll(timeout_ms=1000, max_records=10)
                         for record in records:
                             producer.send(target, record.value + b"!")
                         if turn % 2:

@@ -181,7 +181,7 @@ class Reader:
 
     async def _start(self) -> None:
         ports = self.stage.ports(self.name)
-        self.consumer = AsyncConsumer("broker:9092", ports=ports, **self.settings)
+        self.consumer = AsyncConsumer("broker:9092", _ports=ports, **self.settings)
         await self.consumer.start()
         self.consumer.subscribe(self.topics, pattern=self.pattern, listener=self)
 

@@ -30,6 +30,7 @@ from moldau.cli.stream.progress import Progress
 from moldau.client.consumer import AsyncConsumer
 from moldau.client.errors import RequestTimedOut
 from moldau.client.producer import AsyncDelivery, AsyncProducer
+from moldau.client.producing.deliveries import place_of
 from moldau.client.records import TopicPartition
 
 T = TypeVar("T")
@@ -111,7 +112,7 @@ def produce(
         async with producer:
             return await measure_produce(producer, load, progress, SystemClock())
 
-    progress = Progress("sent")
+    progress = Progress("sent", total=load.record_count)
     _show(session, _run(work(), progress))
 
 
@@ -127,7 +128,7 @@ def consume(session: Session, topic: str, records: int | None) -> None:
         async with _consumer(settings) as consumer:
             return await measure_consume(consumer, topic, records, progress, SystemClock())
 
-    progress = Progress("read")
+    progress = Progress("read", total=records)
     _show(session, _run(work(), progress))
 
 
@@ -154,7 +155,7 @@ def latency(session: Session, topic: str, records: int, size: int, acks: str | N
             {"until": "consumed", **_latencies(consumed_us)},
         ]
 
-    progress = Progress("sent and read")
+    progress = Progress("sent and read", total=records)
     rows = [{"records": records, **row} for row in _run(work(), progress)]
     session.conclude(listing(TRIP_COLUMNS, rows))
 
@@ -224,7 +225,7 @@ async def measure_produce(
 
     def on_sent(delivery: AsyncDelivery, value: bytes) -> None:
         nonlocal count, size
-        last_of_batches[delivery.place()[0]] = delivery
+        last_of_batches[place_of(delivery)[0]] = delivery
         if count % sample_every == 0:
             delivery.add_done_callback(partial(_note, latencies, clock, clock.monotonic()))
         count += 1

@@ -7,9 +7,12 @@ beside a running broker and on a folder that somebody sent.
 from __future__ import annotations
 
 import sys
+from itertools import chain
+from pathlib import Path
 
 import click
 
+from moldau.base.errors import UserError
 from moldau.coordination.record_texts import offsets_record, transaction_record
 from moldau.storage.disk import Disk
 from moldau.storage.dump import ALL_BYTES, MAX_MESSAGE_SIZE, DumpOptions, LogDump
@@ -27,8 +30,9 @@ DECODERS: dict[str, Decoder] = {
 
 
 @click.command()
+@click.argument("paths", nargs=-1, metavar="[FILE|DIR]...")
 @click.option(
-    "--files", required=True, metavar="FILE[,FILE...]", help="What to dump, separated by commas."
+    "--files", default="", metavar="FILE[,FILE...]", help="What to dump, separated by commas."
 )
 @click.option("--print-data-log", is_flag=True, help="Print keys and values too.")
 @click.option("--deep-iteration", is_flag=True, help="Print records too, not only batches.")
@@ -84,6 +88,7 @@ DECODERS: dict[str, Decoder] = {
 )
 @click.option("--old-form", is_flag=True, help="Print the lines of Kafka 1.1 instead of Kafka 4.")
 def dump_log(
+    paths: tuple[str, ...],
     files: str,
     old_form: bool,
     decoder: str | None,
@@ -93,9 +98,14 @@ def dump_log(
 ) -> None:
     """Print what lies in log, index, snapshot and checkpoint files.
 
+    A folder stands for the .log files in it and in the folders below.
+
     Everything found wrong is named on standard error with its file and position, and the exit
     status is then 1.
     """
+    named = [*chain.from_iterable(map(_files_of, paths)), *filter(None, files.split(","))]
+    if not named:
+        raise click.UsageError("name files or a folder to dump, or give --files")
     options = DumpOptions(
         form=OldForm() if old_form else CurrentForm(),
         decoder=_decoder(decoder, key_decoder_class, value_decoder_class),
@@ -104,13 +114,23 @@ def dump_log(
     dump = LogDump(Disk(read_only=True), options)
     # A payload is anybody's bytes: what the terminal cannot show must not end the tool.
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-    for path in filter(None, files.split(",")):
+    for path in named:
         for line in dump.lines(path):
             click.echo(line)
     for finding in dump.findings():
         click.echo(finding, err=True)
     if dump.corrupt:
         sys.exit(FOUND_CORRUPTION)
+
+
+def _files_of(path: str) -> list[str]:
+    """Return a file, or the logs in a folder; UserError if it has none."""
+    if not Path(path).is_dir():
+        return [path]
+    found = sorted(str(one) for one in Path(path).rglob("*.log"))
+    if not found:
+        raise UserError(f"there is no .log file in {path}")
+    return found
 
 
 def _decoder(name: str | None, key_class: str | None, value_class: str | None) -> Decoder | None:

@@ -28,7 +28,7 @@ COMMANDS = {
     "pipeline": CommandPlace(
         "moldau.cli.pipeline", "Pipelines on Spark: run, status, stop.", RECORDS
     ),
-    "table": CommandPlace("moldau.cli.table", "The table of the changelog pipeline.", RECORDS),
+    "table": CommandPlace("moldau.cli.table", "Tables of pipelines: rows, counts, SQL.", RECORDS),
     "logs": CommandPlace("moldau.cli.logs", "Search in what the log pipeline has filed.", RECORDS),
     "topic": CommandPlace(
         "moldau.cli.nouns.topic", "Topics: list, create, describe, trim...", CLUSTER

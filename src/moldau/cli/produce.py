@@ -24,9 +24,9 @@ from moldau.cli.stream.lines import Interrupts, given_lines, interruptible, line
 from moldau.cli.stream.progress import Progress
 from moldau.cli.stream.reading import (
     Read,
+    given_header,
     json_reader,
     key_reader,
-    parse_header,
     percent_reader,
     tombstone_reader,
     value_reader,
@@ -111,7 +111,7 @@ def produce(topic: str, values: tuple[str, ...], file: Path | None, **options: A
         topic,
         None if key is None else _bytes(key),
         options["partition"],
-        tuple(parse_header(text) for text in options["headers"]),
+        tuple(given_header(text) for text in options["headers"]),
     )
     if values and file is not None:
         raise UserError("values are given here, or in a file: not both")
@@ -120,7 +120,10 @@ def produce(topic: str, values: tuple[str, ...], file: Path | None, **options: A
             raise UserError("--tombstone with -k is one record: there is nothing to read")
         values = (key,)
     settings = _settings(connection, options)
-    status = _send(settings, target, read, partial(_source, values, file))
+    is_typed = not values and file is None and sys.stdin.isatty()
+    if is_typed:
+        click.echo(f"Each line is a record for {topic}. Ctrl-D ends.", err=True)
+    status = _send(settings, target, read, partial(_source, values, file), is_typed=is_typed)
     if status:
         raise click.exceptions.Exit(status)
 
@@ -156,7 +159,9 @@ def _opened(file: Path) -> Iterator[BinaryIO]:
         yield stream
 
 
-def _send(settings: dict[str, Any], target: Target, read: Read, source: Source) -> int:
+def _send(
+    settings: dict[str, Any], target: Target, read: Read, source: Source, *, is_typed: bool
+) -> int:
     """Send everything; return the status to end with."""
     producer: Producer[bytes, bytes] = Producer(**settings)
     progress = Progress("read", is_wanted=not sys.stdin.isatty())
@@ -174,14 +179,14 @@ def _send(settings: dict[str, Any], target: Target, read: Read, source: Source) 
             producer.close(timeout=0)
             sending.sweep()
     progress.end()
-    return _conclude(sending, interrupted=interrupts.came)
+    return _conclude(sending, interrupted=interrupts.came, is_typed=is_typed)
 
 
-def _conclude(sending: Sending, *, interrupted: bool) -> int:
+def _conclude(sending: Sending, *, interrupted: bool, is_typed: bool) -> int:
     status = 0 if sending.failure is None else complain(sending.failure)
     if interrupted:
         status = INTERRUPTED
-    if status:
+    if status or is_typed:
         click.echo(f"moldau: records delivered: {sending.delivered_count:,}", err=True)
     return status
 

@@ -19,6 +19,7 @@ Cancelled, a call ends at once; whether brokers carry out what they were sent is
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable, Coroutine
 from types import TracebackType
@@ -78,6 +79,7 @@ from moldau.client.administration.transactions import (
 )
 from moldau.client.errors import InvalidState
 from moldau.engine.asking import Asking
+from moldau.engine.owning_loop import check_loop
 from moldau.engine.portal import Portal
 from moldau.engine.results import Results
 
@@ -139,15 +141,27 @@ class AdminCalls(
 class AsyncAdmin(AdminFace, AdminCalls):
     """Looks after a cluster in asyncio. Any number of tasks may use it at once."""
 
+    _loop: asyncio.AbstractEventLoop
+
     async def start(self) -> None:
         """Find the cluster; NoBrokerReachable. `async with` does it. Cancelled, nothing is left."""
+        self._check_not_closed()
         if self._running is not None:
             raise InvalidState("the admin has been started already")
+        self._loop = asyncio.get_running_loop()
         self._running = await self._opened()
+
+    @property
+    def _asking(self) -> Asking:
+        asking = super()._asking
+        check_loop(self._loop, "admin")
+        return asking
 
     async def close(self) -> None:
         """End every connection; calls that are under way get ClientClosed. Twice is fine."""
         running, was_closed = self._running, self._is_closed
+        if running is not None and not was_closed:
+            check_loop(self._loop, "admin")
         self._is_closed = True
         if running is not None and not was_closed:
             await running.cluster.close()
@@ -196,6 +210,7 @@ class Admin(AdminFace):
 
     def start(self) -> None:
         """Find the cluster; NoBrokerReachable. `with` does it."""
+        self._check_not_closed()
         if self._portal is not None:
             raise InvalidState("the admin has been started already")
         portal = Portal("admin")

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from moldau.base.errors import ConfigError
 from moldau.base.tuples import NamedTuple
+from moldau.client.statistics import StatsCallback
 from moldau.engine.settings import IsolationLevel, Settings, at_least
 
 _DURATION: Final = (
@@ -68,6 +69,9 @@ def _duration_ms(text: str) -> int:
 class ConsumerSettings(Settings):
     """What `Consumer` and `AsyncConsumer` are made with, beside the connection's settings."""
 
+    stats_callback: StatsCallback | None = None
+    """Gets the metrics every `statistics_interval_ms`; 0 never."""
+    statistics_interval_ms: float = 0
     group_id: str | None = None
     group_instance_id: str | None = None
     """A static member: it may be away for `session_timeout_ms` without a rebalance (KIP-345)."""

@@ -7,11 +7,12 @@
         |-- ConnectionLost, NoBrokerReachable, CorruptAnswer
         |-- SerializationFailed, BufferFull, DeliveryTimedOut, DeliveryAborted
         |-- NoOffset, LogTruncated, CommitFailed
-        `-- ConcurrentUse, ClientClosed, InvalidState
+        `-- ConcurrentUse, ClientClosed, ClientFailed, InvalidState, InvalidArgument,
+            InvalidSetting
 
 Each says what happened, whether the same call may succeed later without anybody's doing
 (`retriable`), whether the client that raised it is of no more use (`fatal`), and what to do about
-it in one line (`advice`). Wrong settings raise `base.errors.ConfigError`.
+it in one line (`advice`). `moldau.errors` has all of them for users.
 
 What a broker refuses and what the client refuses by itself for the same reason have one name:
 `except RecordTooLarge` catches both. Those that have to do with connections and codes come from the
@@ -52,6 +53,8 @@ class DeliveryTimedOut(ClientError):
 class DeliveryAborted(ClientError):
     """A record was given up: its transaction was aborted, or the producer closed before."""
 
+    advice = "Send the record again if it is still wanted."
+
 
 # Consuming
 
@@ -84,10 +87,10 @@ class ConcurrentUse(ClientError):
 
 
 def _name_in_tracebacks() -> None:
-    """Have tracebacks name every error by this module: it is where users import it from."""
+    """Have tracebacks name every error by the module that users import it from."""
     for one in tuple(globals().values()):
         if isinstance(one, type) and issubclass(one, ClientError):
-            one.__module__ = __name__
+            one.__module__ = "moldau.errors"
 
 
 _name_in_tracebacks()

@@ -18,21 +18,29 @@ from moldau.client.interceptors import ProducerInterceptor
 from moldau.client.producing.asynchronous import AsyncProducer
 from moldau.client.producing.deliveries import AsyncDelivery, Delivery
 from moldau.client.producing.partitioners import (
+    ConsistentRandomPartitioner,
+    KeyedRoundRobinPartitioner,
     MetadataAgePartitioner,
     PartitionedCluster,
     Partitioner,
+    PartitionFunction,
     RoundRobinPartitioner,
 )
 from moldau.client.producing.scopes import AsyncTransaction, Transaction
 from moldau.client.producing.threaded import Producer
 from moldau.client.records import ProducerRecord
+from moldau.engine.metadata import BrokerImage
 
 __all__ = [
     "AsyncDelivery",
     "AsyncProducer",
     "AsyncTransaction",
+    "BrokerImage",
+    "ConsistentRandomPartitioner",
     "Delivery",
+    "KeyedRoundRobinPartitioner",
     "MetadataAgePartitioner",
+    "PartitionFunction",
     "PartitionedCluster",
     "Partitioner",
     "Producer",

@@ -7,6 +7,7 @@ from typing import Final
 
 from moldau.base.errors import ConfigError
 from moldau.client.settings import INT32_MAX
+from moldau.client.statistics import StatsCallback
 from moldau.engine.settings import Settings, at_least, one_of
 from moldau.records.compression import Codec
 
@@ -47,6 +48,9 @@ class ProducerSettings(Settings):
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
     compression_zstd_level: int = 3
+    stats_callback: StatsCallback | None = None
+    """Gets the metrics every `statistics_interval_ms`; 0 never."""
+    statistics_interval_ms: float = 0
     partitioner_ignore_keys: bool = False
     partitioner_adaptive_partitioning_enable: bool = True
     partitioner_availability_timeout_ms: int = 0

@@ -20,10 +20,14 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import os
+import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from moldau.base.errors import ConfigError
+from moldau.engine.errors import InvalidSetting
 from moldau.engine.settings import S, pick
 
 logger = logging.getLogger(__name__)
@@ -57,6 +61,16 @@ REFUSED: Mapping[str, str] = {
 UNSUPPORTED_FAMILIES = ("ssl.", "sasl.")
 
 
+def name_of(client_id: str) -> str:
+    """Return what brokers call a client: one without a name by its program and its process."""
+    if client_id:
+        return client_id
+    called = sys.argv[0] if sys.argv else ""
+    program = called.rpartition(os.sep)[2].removesuffix(".py")
+    named = re.sub(r"[^a-zA-Z0-9._-]+", "-", program).strip("-") or "python"
+    return f"moldau-{named}-{os.getpid()}"
+
+
 def read_texts(settings: type[S], values: Mapping[str, Any]) -> S:
     """Make settings as `pick` does, where values may be texts: each is read as what it is."""
     kinds = settings.__annotations__
@@ -77,7 +91,17 @@ def accepts_kafka_names(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*arguments: P.args, **settings: P.kwargs) -> R:
-        return function(*arguments, **cast("Any", _translated(settings, parameters())))
+        if len(arguments) > 1 and isinstance(arguments[1], Mapping):
+            kind = type(arguments[0]).__name__
+            raise InvalidSetting(
+                f"settings are keyword arguments: with a dict, write {kind}(**settings)"
+            )
+        try:
+            return function(*arguments, **cast("Any", _translated(settings, parameters())))
+        except ConfigError as error:
+            if isinstance(error, InvalidSetting):
+                raise
+            raise InvalidSetting(str(error)) from error.__cause__
 
     return call
 
@@ -112,7 +136,7 @@ def _refusal(name: str, parameters: Mapping[str, inspect.Parameter]) -> str:
         return removal(name, removed)
     if dotted.startswith(UNSUPPORTED_FAMILIES):
         return f"{name} is not supported yet: connections are plaintext"
-    own = [known for known in parameters if known != "self"]
+    own = [known for known in parameters if known != "self" and known[0] != "_"]
     near = get_close_matches(name.replace(".", "_"), own, 1)
     if not near:
         return f"there is no setting {name}"

@@ -21,6 +21,8 @@ from enum import Enum
 from typing import Any, Protocol
 
 from moldau.base.network import Address
+from moldau.engine.arguments import check_number
+from moldau.engine.background import Crashed, in_background
 from moldau.engine.backoff import Backoff
 from moldau.engine.broker_errors import RequestTimedOut, UnknownTopicOrPartition, broker_error
 from moldau.engine.connection import ClientConnection
@@ -32,6 +34,7 @@ from moldau.engine.coordinator_lookup import (
 from moldau.engine.errors import (
     ClientClosed,
     ClientError,
+    ClientFailed,
     ConnectionLost,
     InvalidState,
     NoBrokerReachable,
@@ -39,6 +42,7 @@ from moldau.engine.errors import (
 from moldau.engine.link import Link
 from moldau.engine.links import Lane, Links
 from moldau.engine.metadata import BrokerImage, MetadataImage, TopicImage
+from moldau.engine.missing_topics import MissingTopics
 from moldau.engine.ports import ClientPorts
 from moldau.engine.retry import raise_for, retried
 from moldau.engine.settings import ConnectionSettings
@@ -114,6 +118,9 @@ class Cluster:
         self._failure: ClientError | None = None
         self._fruitless_count = 0
         self._news: asyncio.Future[None] | None = None
+        self._missing = MissingTopics(ports.clock, may_create=settings.allow_auto_create_topics)
+        self._crash: ClientFailed | None = None
+        self._crash_callbacks: list[Crashed] = []
         self._closed = False
 
     # Beginning and ending
@@ -128,7 +135,9 @@ class Cluster:
             raise InvalidState("the client has been started already")
         await self._find()
         self._refreshed_at = self.ports.clock.monotonic()
-        self._refresher = asyncio.ensure_future(self._keep_fresh())
+        self._refresher = in_background(
+            self._keep_fresh(), "the refreshing of metadata", self._crashed
+        )
 
     async def _find(self) -> None:
         """Ask for the cluster, again after failures that may pass, until the time is up.
@@ -170,11 +179,26 @@ class Cluster:
             refresher.cancel()
             await asyncio.wait([refresher])
         await self._links.close()
-        if refresher is not None and not refresher.cancelled():
-            refresher.result()  # it ends by itself only by a bug
+
+    def on_crash(self, callback: Crashed) -> None:
+        """Be told, on the loop's thread, if what keeps this going ends by a bug."""
+        self._crash_callbacks.append(callback)
+
+    def _crashed(self, error: ClientFailed) -> None:
+        self._crash = error
+        self._tell_waiting()
+        for callback in self._crash_callbacks:
+            callback(error)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed("the client has been closed")
+        if self._crash is not None:
+            raise self._crash.with_traceback(None)
 
     def deadline(self, timeout_ms: float) -> float:
         """Return the moment this many milliseconds from now, as deadlines are given here."""
+        check_number("timeout_ms", timeout_ms)
         return self.ports.clock.monotonic() + timeout_ms / 1000
 
     # Metadata
@@ -190,15 +214,15 @@ class Cluster:
     async def topic(self, name: str, deadline: float) -> TopicImage:
         """Wait until a topic is known (auto-creation included); it is watched from now on.
 
-        A name that is invalid or forbidden is refused at once. At the deadline it is
-        UnknownTopicOrPartition, or RequestTimedOut if no broker could be asked; a topic that is not
-        to be had is not watched. Cancelled, it is.
+        A name that is invalid or forbidden is refused at once. One that is not there is
+        UnknownTopicOrPartition at the deadline, or as soon as it is certain that nobody creates it;
+        RequestTimedOut if no broker could be asked. A topic that is not to be had is not watched.
+        Cancelled, it is.
         """
         if name in self.image.refusals:
             self.image = self.image.without([name])  # that was then: ask again
         while (found := self.image.topics.get(name)) is None:
-            if self._closed:
-                raise ClientClosed("the client has been closed")
+            self._check_open()
             if self._failure is not None and not self._failure.retriable:
                 raise self._failure
             refusal = self.image.refusals.get(name)
@@ -206,7 +230,7 @@ class Cluster:
                 self._asked_for.discard(name)
                 raise broker_error(refusal, f"topic {name!r}: {refusal.text}")
             left_s = deadline - self.ports.clock.monotonic()
-            if left_s <= 0:
+            if left_s <= 0 or (refusal is not None and self.is_missing(name)):
                 self._asked_for.discard(name)
                 raise self._not_found(name, refusal)
             self._asked_for.add(name)
@@ -217,10 +241,16 @@ class Cluster:
 
     def _not_found(self, name: str, refusal: ErrorCode | None) -> ClientError:
         if refusal is not None:
-            return UnknownTopicOrPartition(f"topic {name!r} is not there: {refusal.text}")
+            unknown = UnknownTopicOrPartition(f"topic {name!r} is not there: {refusal.text}")
+            unknown.retriable = not self.is_missing(name)
+            return unknown
         late = RequestTimedOut(f"nothing could be learned of topic {name!r} in time")
         late.__cause__ = self._failure
         return late
+
+    def is_missing(self, name: str) -> bool:
+        """Tell whether it is certain that a topic is not there, and that no broker creates it."""
+        return self._missing.is_certain(name)
 
     def forget_topics(self, topics: Iterable[str]) -> None:
         """Stop watching topics that `topic` was asked for."""
@@ -313,6 +343,7 @@ class Cluster:
             before = self.image
             try:
                 await self.refresh()
+                await self._missing.note(self.image.refusals, self, min(self.image.brokers))
             except ClientError as error:
                 self._refresh_failed(error)
             else:
@@ -370,6 +401,13 @@ class Cluster:
         del link
         self.request_refresh()
 
+    def metrics(self) -> dict[str, float]:
+        """Return what is to be known of connections, under the names of Kafka's metrics."""
+        return {
+            "connection-count": self._links.open_count,
+            "metadata-age": self.ports.clock.monotonic() - self._refreshed_at,
+        }
+
     # Asking brokers
 
     async def call(
@@ -399,8 +437,7 @@ class Cluster:
         `connection.send(request, version)` returns a future and costs no task. Fails as `call`
         does. Cancelled, an attempt to connect goes on for whoever comes next.
         """
-        if self._closed:
-            raise ClientClosed("the client has been closed")
+        self._check_open()
         link = self._links.known(broker_id, lane)
         broker = self.image.brokers.get(broker_id)
         if broker is not None:
@@ -422,8 +459,7 @@ class Cluster:
         return await self.connection(node, lane)
 
     async def _any(self) -> ClientConnection:
-        if self._closed:
-            raise ClientClosed("the client has been closed")
+        self._check_open()
         return await self._links.any(self.image, bootstrap=self._may_rebootstrap)
 
     def version_of(self, broker_id: int, request_type: type[Any]) -> int:

@@ -4,7 +4,7 @@
     `-- ClientError
         |-- BrokerError          a code of the protocol: stands in `broker_errors`
         |-- ConnectionLost, NoBrokerReachable, CorruptAnswer
-        `-- ClientClosed, InvalidState
+        `-- ClientClosed, ClientFailed, InvalidState, InvalidArgument, InvalidSetting
 
 Each says what happened, whether the same call may succeed later without anybody's doing
 (`retriable`), whether the client that raised it is of no more use (`fatal`), and what to do about
@@ -16,7 +16,7 @@ of producers and consumers.
 
 from __future__ import annotations
 
-from moldau.base.errors import MoldauError
+from moldau.base.errors import ConfigError, MoldauError
 
 
 class ClientError(MoldauError):
@@ -48,6 +48,7 @@ class ConnectionLost(ClientError):
     """A connection ended or could not be made; whether what was sent took effect is unknown."""
 
     retriable = True
+    advice = "Look whether the broker runs and can be reached."
 
 
 class NoBrokerReachable(ClientError):
@@ -73,5 +74,29 @@ class ClientClosed(ClientError):
     advice = "Make a new one."
 
 
+class ClientFailed(ClientError):
+    """Work in the background ended by an error that is no one's to expect; it is the cause."""
+
+    fatal = True
+    advice = "Close this client and make a new one; report the cause with its traceback."
+
+
 class InvalidState(ClientError):
     """A call came out of order."""
+
+    advice = "Check the order of calls."
+
+
+class InvalidSetting(ClientError, ConfigError):
+    """A setting of a client is unknown, cannot be read, or contradicts another."""
+
+    advice = "Settings have Kafka's names and values."
+
+    def __str__(self) -> str:
+        return self.what  # which names the setting, and the one that is meant
+
+
+class InvalidArgument(ClientError, TypeError, ValueError):
+    """An argument is of the wrong type, or has a value that cannot be."""
+
+    advice = "Check the argument against the signature of the call."

@@ -51,6 +51,12 @@ class Links:
         self._bootstrap: dict[Address, Link] = {}
         self._retired: list[Link] = []
 
+    @property
+    def open_count(self) -> int:
+        """How many connections are open."""
+        links = {*self._brokers.values(), *self._bootstrap.values()}
+        return sum(one.connection is not None and one.connection.is_open for one in links)
+
     def known(self, broker_id: int, lane: Lane) -> Link | None:
         """Return the link to a broker, if there has been one."""
         return self._brokers.get((broker_id, lane))

@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from moldau.engine.arguments import check_int, check_mapping
 from moldau.engine.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition, broker_error
 from moldau.engine.cluster import Cluster, Lane
-from moldau.engine.errors import ClientError, CorruptAnswer
+from moldau.engine.errors import ClientError, CorruptAnswer, InvalidArgument
 from moldau.engine.metadata import MetadataImage
 from moldau.engine.partitions import (
     ByPartition,
@@ -37,6 +38,7 @@ from moldau.protocol.messages.data import (
 
 LATEST_TIME: Final = -1
 EARLIEST_TIME: Final = -2
+TIME_MAX_MS: Final = (1 << 63) - 1
 
 _CONSUMER: Final = -1
 
@@ -106,8 +108,11 @@ class OffsetLookup:
         self, times_ms: ByPartition[int], timeout_ms: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Look up the first records at or after times; None where all are older."""
-        if any(time < 0 for time in times_ms.values()):
-            raise ValueError("times are milliseconds since 1970")
+        check_mapping("times_ms", times_ms)
+        for partition, time in times_ms.items():
+            check_int(f"the time for {partition}", time)
+            if not 0 <= time <= TIME_MAX_MS:
+                raise InvalidArgument(f"times are milliseconds since 1970, not {time}")
         found = await self._look_up(times_ms, timeout_ms)
         return {partition: _readable(one) for partition, one in found.items()}
 

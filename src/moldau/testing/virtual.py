@@ -102,7 +102,7 @@ class VirtualWorld:
 
         `AsyncProducer(**world.client("writer"), linger_ms=0)`
         """
-        return {"bootstrap_servers": self.bootstrap_servers, "ports": self.ports(host)}
+        return {"bootstrap_servers": self.bootstrap_servers, "_ports": self.ports(host)}
 
     async def create_topic(
         self,

@@ -9,6 +9,8 @@ import pytest
 from bench import run
 from bench.bars import Better, Measure
 from bench.cluster import CLUSTER
+from bench.failover import FAILOVER
+from bench.many_replicas import MANY_REPLICAS
 from bench.page import QUICK
 from bench.report import Samples, render, verdict
 from bench.run import RESULTS
@@ -92,7 +94,9 @@ def test_what_could_not_be_measured_is_said():
     assert "- latency, round 1, moldau: it did not start" in render(samples, RESULTS, QUICK)
 
 
-@pytest.mark.parametrize("page", [RESULTS, CLUSTER], ids=lambda page: page.title)
+@pytest.mark.parametrize(
+    "page", [RESULTS, CLUSTER, FAILOVER, MANY_REPLICAS], ids=lambda page: page.title
+)
 def test_every_measure_has_its_work_and_its_own_name(page):
     names = {(measure.work, measure.name) for measure in page.measures}
     assert len(names) == len(page.measures)

@@ -44,6 +44,6 @@ def test_a_complaint_is_one_line_that_a_terminal_can_show(capsys):
 
 
 def test_of_several_each_has_its_line_and_the_first_its_status(capsys):
-    assert complain_of_all([ConnectionLost("one"), UserError("two")]) == 3
+    assert complain_of_all([ConnectionLost("one", advice=""), UserError("two")]) == 3
     assert capsys.readouterr().err == "moldau: one\nmoldau: two\n"
     assert complain_of_all([]) == 0

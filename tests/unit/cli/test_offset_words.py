@@ -64,7 +64,7 @@ def test_a_time_without_a_zone_is_local():
 @pytest.mark.parametrize(
     ("text", "ms"),
     [("1w", 604_800_000), ("1d12h", 129_600_000), ("5s", 5_000), ("P1DT1S", 86_401_000),
-     ("h", None), ("", None), ("1h1d", None)],
+     ("500ms", 500), ("1s5ms", 1005), ("h", None), ("", None), ("1h1d", None)],
 )  # fmt: skip
 def test_a_duration_is_read_in_both_spellings(text, ms):
     assert parse_duration_ms(text) == ms

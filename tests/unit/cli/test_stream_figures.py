@@ -38,6 +38,13 @@ def test_progress_is_shown_on_a_terminal_a_few_times_a_second():
     assert terminal.getvalue().endswith("1,000 records sent, 100.0 kB, 500/s, 50.0 kB/s\n")
 
 
+@pytest.mark.parametrize(("total", "part"), [(None, ""), (4, " (75 %)"), (2, " (100 %)")])
+def test_progress_has_a_percentage_where_the_end_is_known(total, part):
+    progress = Progress("sent", stream=Terminal(), clock=Clock(), total=total)
+    progress.add(3, 30)
+    assert progress.text().startswith(f"3 records sent{part}, 30 B")
+
+
 def test_progress_is_silent_in_a_pipe_and_where_it_is_not_wanted():
     for stream, wanted in ((io.StringIO(), True), (Terminal(), False)):
         progress = Progress("sent", stream=stream, clock=Clock(), is_wanted=wanted)

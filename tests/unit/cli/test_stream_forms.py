@@ -12,6 +12,7 @@ from moldau.base.errors import UserError
 from moldau.cli.stream.lines import line_lists
 from moldau.cli.stream.reading import (
     Line,
+    given_header,
     json_reader,
     key_reader,
     parse_header,
@@ -109,6 +110,17 @@ def test_headers_may_have_no_value():
     assert parse_header("a") == ("a", None)
     with pytest.raises(UserError):
         parse_header("=b")
+
+
+@pytest.mark.parametrize("text", ["a", "", "=b"])
+def test_an_option_that_is_no_header_is_refused(text):
+    with pytest.raises(UserError, match="is no header: expected NAME=VALUE"):
+        given_header(text)
+
+
+def test_an_option_that_is_a_header_is_taken():
+    assert given_header("a=") == ("a", b"")
+    assert given_header("a=b") == ("a", b"b")
 
 
 def test_json_takes_text_base64_null_and_other_json():

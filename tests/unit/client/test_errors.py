@@ -6,12 +6,15 @@ import pickle
 
 import pytest
 
-from moldau.base.errors import MoldauError
+import moldau.errors
+from moldau import Admin, Consumer, Producer
+from moldau.base.errors import ConfigError, MoldauError
 from moldau.client import errors
 from moldau.client.errors import (
     BrokerError,
     ClientError,
     ConnectionLost,
+    InvalidSetting,
     NoBrokerReachable,
     ProducerFenced,
     RecordTooLarge,
@@ -46,11 +49,11 @@ def test_a_code_from_a_later_protocol_is_named_by_its_number():
 def test_the_brokers_own_words_take_the_place_of_the_usual_text():
     error = broker_error(ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a' already exists.")
     assert isinstance(error, errors.TopicAlreadyExists)
-    assert str(error) == "TOPIC_ALREADY_EXISTS: Topic 'a' already exists."
+    assert str(error).startswith("TOPIC_ALREADY_EXISTS: Topic 'a' already exists. Use")
 
 
 def test_what_happened_comes_first_and_the_advice_behind_it():
-    assert str(ConnectionLost("it rained")) == "it rained"
+    assert str(ConnectionLost("it rained", advice="")) == "it rained"
     assert str(NoBrokerReachable("none")).startswith("none. Check bootstrap_servers")
     assert str(ConnectionLost("it rained.", advice="Wait.")) == "it rained. Wait."
     assert ConnectionLost("it rained.", advice="Wait.").what == "it rained."
@@ -78,4 +81,21 @@ def test_no_failure_is_both_passing_and_fatal_and_all_survive_pickling(kind):
 
 @pytest.mark.parametrize("kind", EVERY_CLASS, ids=lambda kind: kind.__name__)
 def test_a_traceback_names_the_module_that_users_import_from(kind):
-    assert kind.__module__ == "moldau.client.errors"
+    assert kind.__module__ == "moldau.errors"
+    assert getattr(moldau.errors, kind.__name__) is kind
+
+
+@pytest.mark.parametrize("kind", set(EVERY_CLASS) - {ClientError}, ids=lambda kind: kind.__name__)
+def test_every_error_says_what_to_do(kind):
+    assert kind.advice.endswith(".")
+    if kind is not InvalidSetting:
+        assert kind("what happened").advice in str(kind("what happened"))
+
+
+@pytest.mark.parametrize("make", [Producer, Consumer, Admin])
+def test_a_setting_that_cannot_be_is_an_error_of_the_client_too(make):
+    for settings in ({"client_idd": "x"}, {"request_timeout_ms": "soon"}, {"retry_backoff_ms": -1}):
+        with pytest.raises(InvalidSetting) as caught:
+            make(**settings)
+        assert isinstance(caught.value, ConfigError)
+        assert isinstance(caught.value, ClientError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
@@ -72,3 +73,14 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 
 def test_a_name_is_the_same_object_wherever_it_is_taken_from():
     assert moldau.TopicPartition is client.TopicPartition is records.TopicPartition
+
+
+INTERNAL = {"become_copy", "go_on", "hold_still", "place", "report", "watch", "ports"}
+
+
+@pytest.mark.parametrize("name", [name for name in client.__all__ if "Error" not in name])
+def test_the_public_face_has_no_internal_names(name):
+    public = getattr(moldau, name)
+    assert not INTERNAL & set(dir(public))
+    if "Commit" not in name and "Timestamp" not in name:
+        assert not INTERNAL & set(inspect.signature(public).parameters)

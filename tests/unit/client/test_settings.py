@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import re
+import sys
 
 import pytest
 
+from moldau import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer
 from moldau.base.errors import ConfigError
 from moldau.base.network import Address
 from moldau.client.consuming.face import ConsumerFace
@@ -109,3 +112,25 @@ def test_what_takes_the_place_of_a_removed_setting_exists():
     first = {removed.instead.split(",")[0].split(" and ")[0] for removed in REMOVED.values()}
     assert {name for name in first if re.fullmatch(r"[a-z.]+", name)} <= known
     assert not known & REMOVED.keys()
+
+
+@pytest.mark.parametrize("kind", [Producer, AsyncProducer, Consumer, AsyncConsumer, Admin])
+def test_a_dict_of_settings_is_refused_with_how_to_give_it(kind):
+    with pytest.raises(ConfigError, match=re.escape(f"{kind.__name__}(**settings)")):
+        kind({"linger.ms": 5})
+
+
+@pytest.mark.parametrize(
+    ("program", "named"),
+    [
+        ("/srv/shop/orders.py", "orders"),
+        ("-c", "c"),
+        ("", "python"),
+        ("/opt/my shop/run me", "run-me"),
+    ],
+)
+def test_a_client_without_a_name_is_named_by_its_program_and_process(monkeypatch, program, named):
+    monkeypatch.setattr(sys, "argv", [program])
+    for client in (Producer(), Consumer(), Admin()):
+        assert client._connection_settings.client_id == f"moldau-{named}-{os.getpid()}"
+    assert Producer(client_id="till")._connection_settings.client_id == "till"

@@ -8,9 +8,21 @@ import sys
 import pytest
 
 PROGRAM = """\
+import asyncio
+import concurrent.futures
 from typing import Any, assert_type
 
-from moldau import AsyncConsumer, Consumer, OffsetAndMetadata, Producer, Record, TopicPartition
+from moldau import (
+    AsyncConsumer,
+    AsyncDelivery,
+    Consumer,
+    Delivery,
+    OffsetAndMetadata,
+    Producer,
+    Record,
+    RecordMetadata,
+    TopicPartition,
+)
 
 plain = Consumer("h:1", group_id="g")
 named = AsyncConsumer("h:1", value_deserializer="json")
@@ -28,6 +40,19 @@ def look() -> None:
     read.offsets_for_times({("t", 0): 5})
     read.commit({TopicPartition("t", 0): OffsetAndMetadata(5)})
     read.commit({("t", 0): OffsetAndMetadata(5)})
+
+
+def collect(deliveries: list[Delivery]) -> set[concurrent.futures.Future[RecordMetadata]]:
+    for one in concurrent.futures.as_completed(deliveries):
+        assert_type(one.result(), RecordMetadata)
+    return {*concurrent.futures.wait(deliveries).done}
+
+
+async def gather(deliveries: list[AsyncDelivery]) -> set[AsyncDelivery]:
+    assert_type(await asyncio.gather(*deliveries), list[RecordMetadata])
+    assert_type(await asyncio.wait_for(asyncio.shield(deliveries[0]), 5), RecordMetadata)
+    done, _ = await asyncio.wait(deliveries)
+    return done
 
 
 misspelt = Producer("h:1", linger_msec=5)

@@ -20,13 +20,15 @@ from moldau.base.errors import UserError
 from moldau.cli.operations.positions import Position, PositionKind
 
 DURATION = re.compile(
-    r"(?:P(?=.))?(?:({0})W)?(?:({0})D)?T?(?:({0})H)?(?:({0})M)?(?:({0})S)?".format(r"\d{1,15}"),
+    r"(?:P(?=.))?(?:({0})W)?(?:({0})D)?T?(?:({0})H)?(?:({0})M)?(?:({0})S)?(?:({0})MS)?".format(
+        r"\d{1,15}"
+    ),
     re.IGNORECASE,
 )
 """Python reads no number of thousands of digits, and nobody means one."""
 NUMBER = r"\d{1,30}"
 """As with durations; what no offset can be is for a broker to say."""
-UNIT_MS = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
+UNIT_MS = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000, 1)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -83,7 +85,7 @@ def parse_time_us(text: str) -> int:
 
 
 def parse_duration_ms(text: str) -> int | None:
-    """Read `90m`, `1d12h`, or Java's `PT1H30M`; None if it is none."""
+    """Read `90m`, `1d12h`, `500ms`, or Java's `PT1H30M`; None if it is none."""
     found = DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
         return None

@@ -1,7 +1,7 @@
 """Looking again and again: `--watch` shows a report anew every few seconds until Ctrl-C.
 
-On a terminal it stays in place; in a pipe one report follows the other. What passes (a broker that
-restarts) is told on standard error and the watch goes on.
+On a terminal it stays in place, below a clock; in a pipe one report follows the other. What passes
+(a broker that restarts) is told on standard error and the watch goes on.
 """
 
 from __future__ import annotations
@@ -37,6 +37,18 @@ def watch_option(command: Command) -> Command:
     )(command)
 
 
+def _header(period_s: float) -> str:
+    """Say what is shown, and as of when."""
+    from datetime import datetime  # noqa: PLC0415 - who prints help watches nothing
+
+    from moldau.base.clock import SystemClock  # noqa: PLC0415 - as above
+
+    context = click.get_current_context(silent=True)
+    command = "moldau" if context is None else context.command_path
+    now = datetime.fromtimestamp(SystemClock().wall_ms() / 1000).astimezone()
+    return f"{now:%H:%M:%S}  {command}, every {period_s:g} s; Ctrl-C ends it"
+
+
 async def watch(
     look: Callable[[], Awaitable[Report]], present: Callable[[Report], object], period_s: float
 ) -> NoReturn:
@@ -53,7 +65,7 @@ async def watch(
             click.echo(f"moldau: {error}", err=True)
         else:
             if in_place:
-                click.echo(CLEAR, nl=False)
+                click.echo(f"{CLEAR}{_header(period_s)}\n")
             present(report)
             sys.stdout.flush()
         await asyncio.sleep(period_s)

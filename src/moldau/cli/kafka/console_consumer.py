@@ -200,7 +200,9 @@ class _Reading:
         last_ms = _now_ms()
         while (left := self._left()) > 0:
             records = consumer.poll(
-                min(POLL_MS, POLL_MS if self._patience_ms is None else self._patience_ms),
+                timeout_ms=min(
+                    POLL_MS, POLL_MS if self._patience_ms is None else self._patience_ms
+                ),
                 max_records=min(POLL_RECORDS_MAX, left),
             )
             for record in records:

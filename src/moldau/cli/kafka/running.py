@@ -171,7 +171,7 @@ def servers_in_zookeeper(connect: str, console: Console) -> str:
         servers = ",".join(live_broker_addresses(connect))
     except UserError as error:
         raise CommandFailed(
-            f"--zookeeper: {error}. Brokers are found without it by --bootstrap-server."
+            f"--zookeeper: {error}. Use --bootstrap-server to name brokers instead."
         ) from None
     console.warn(f"--zookeeper {connect}: clients ask brokers now, here {servers}")
     return servers

@@ -109,7 +109,7 @@ class _Reading:
             return
         consumer.subscribe([self._topic], listener=self)
         while not self._stop.came and self._events.is_read and self._left != 0:
-            records = consumer.poll(POLL_MS, max_records=self._left)
+            records = consumer.poll(timeout_ms=POLL_MS, max_records=self._left)
             if records:
                 self._take(consumer, records)
 

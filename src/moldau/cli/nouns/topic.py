@@ -227,6 +227,8 @@ async def delete(
     if there and not change.dry_run:
         results = await admin.delete_topics(there)
     if not if_exists:
+        for error in described.errors.values():
+            error.advice = "Nothing was deleted: check the name, or allow it with --if-exists."
         results.errors.update(described.errors)
     columns = (Column("name", "NAME"), Column("partitions", "PARTITIONS"))
     word = "would be deleted" if change.dry_run else "deleted"

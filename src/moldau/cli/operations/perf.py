@@ -77,7 +77,7 @@ async def poll_once(
 ) -> Polled:
     """Poll, and count what came."""
     asked_s = clock.monotonic()
-    records = await consumer.poll(poll_ms, max_records=record_count_max)
+    records = await consumer.poll(timeout_ms=poll_ms, max_records=record_count_max)
     answered_s = clock.monotonic()
     size = sum(len(one.key or b"") + len(one.value or b"") for one in records)
     return Polled(len(records), size, asked_s, answered_s)
@@ -112,7 +112,7 @@ async def round_trip(
     try:
         async with asyncio.timeout(patience_s):
             while not arrived:
-                polled = await consumer.poll(POLL_MS)
+                polled = await consumer.poll(timeout_ms=POLL_MS)
                 records += polled
                 arrived = any(
                     one.partition == sent.partition and one.offset >= sent.offset for one in polled

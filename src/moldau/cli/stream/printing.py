@@ -7,7 +7,7 @@ was written out: so what a group commits by itself is exactly what was printed.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO, Final
 
 from moldau.cli.stream.progress import Progress
@@ -42,6 +42,8 @@ class Printing:
     ) -> None:
         """Print stretches of partitions; returns when all are read, or enough is printed."""
         open_ends: dict[TopicPartition, int | None] = {}
+        if self._grep is None and self._left is None:
+            self._progress.total = _record_count(wanted.values())
         self._open(wanted, open_ends)
         while open_ends and self._wants_more():
             records = self._poll()
@@ -81,7 +83,7 @@ class Printing:
 
     def _poll(self) -> list[AnyRecord]:
         count = POLL_COUNT_MAX if self._left is None else min(self._left, POLL_COUNT_MAX)
-        return self._consumer.poll(POLL_MS, max_records=count)
+        return self._consumer.poll(timeout_ms=POLL_MS, max_records=count)
 
     @staticmethod
     def _ended(
@@ -126,6 +128,16 @@ class Printing:
 
 def _is_empty(stretch: Stretch) -> bool:
     return stretch.end is not None and stretch.end <= stretch.begin
+
+
+def _record_count(stretches: Iterable[Stretch]) -> int | None:
+    """Count the offsets of stretches; None if one has no end."""
+    count = 0
+    for begin, end in stretches:
+        if end is None:
+            return None
+        count += max(0, end - begin)
+    return count
 
 
 def _is_before(record: AnyRecord, ends: Mapping[TopicPartition, int | None]) -> bool:

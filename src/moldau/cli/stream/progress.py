@@ -20,8 +20,10 @@ class Progress:
 
     def __init__(
         self, word: str, *, stream: TextIO | None = None, clock: Clock | None = None,
-        is_wanted: bool = True,
+        is_wanted: bool = True, total: int | None = None,
     ) -> None:  # fmt: skip
+        self.total = total
+        """How many records there will be, where that is known."""
         self.count = 0
         self.size = 0
         self._word = word
@@ -47,8 +49,9 @@ class Progress:
     def text(self) -> str:
         """Say how far it is."""
         seconds = max(self.elapsed_s, 1e-9)
+        part = f" ({min(100, 100 * self.count // self.total)} %)" if self.total else ""
         return (
-            f"{self.count:,} records {self._word}, {size_text(self.size)},"
+            f"{self.count:,} records {self._word}{part}, {size_text(self.size)},"
             f" {self.count / seconds:,.0f}/s, {size_text(self.size / seconds)}/s"
         )
 

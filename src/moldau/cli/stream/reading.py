@@ -114,8 +114,15 @@ def _field(field: Field, part: bytes, null: bytes | None) -> Any:
                 raise UserError(f"{_shown(part)} is not {field.form}: {error}") from error
 
 
+def given_header(text: str) -> Header:
+    """Read `name=value` of an option; a name alone is more likely a slip than a null."""
+    if "=" not in text:
+        raise UserError(f"{text!r} is no header: expected NAME=VALUE, or NAME= for an empty one")
+    return parse_header(text)
+
+
 def parse_header(text: str) -> Header:
-    """Read `name=value`; a name alone has no value."""
+    """Read `name=value`; a name alone, as `consume` prints it, has no value."""
     name, equals, value = text.partition("=")
     if not name:
         raise UserError(f"{text!r} is no header: expected NAME=VALUE")

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple, Self
 
 from moldau.client.administration.face import Calls
-from moldau.client.errors import ClientError, broker_error
+from moldau.client.errors import ClientError, InvalidArgument, broker_error
 from moldau.engine.cluster import Node
 from moldau.engine.partitions import several
 from moldau.engine.results import Results, Tally
@@ -345,7 +345,7 @@ def config_text(name: str, value: object) -> str | None:
             return "true" if value else "false"
         case int() | float():
             return str(value)
-    raise TypeError(f"{name}={value!r} is neither text nor a number")
+    raise InvalidArgument(f"{name}={value!r} is neither text nor a number")
 
 
 def _node(resource: ConfigResource) -> int | Node:

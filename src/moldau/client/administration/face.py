@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from moldau.client.errors import ClientClosed, InvalidState
-from moldau.client.settings import accepts_kafka_names
+from moldau.client.settings import accepts_kafka_names, name_of
+from moldau.client.statistics import Metrics
+from moldau.engine.arguments import checks_arguments
 from moldau.engine.asking import Asking
 from moldau.engine.cluster import Cluster
 from moldau.engine.ports import ClientPorts, system_ports
@@ -18,6 +21,12 @@ from moldau.engine.settings import DEFAULT_SERVERS, ConnectionSettings, Servers,
 
 class Calls(ABC):
     """What the calls of every area stand on; the face says where the asking comes from."""
+
+    def __init_subclass__(cls) -> None:
+        """Have every call of an area check its arguments, so that none can forget to."""
+        for name, function in list(vars(cls).items()):
+            if not name.startswith("_") and inspect.iscoroutinefunction(function):
+                setattr(cls, name, checks_arguments(function))
 
     @property
     @abstractmethod
@@ -55,7 +64,7 @@ class AdminFace:
         client_dns_lookup: str = "use_all_dns_ips",
         security_protocol: str = "PLAINTEXT",
         version_ceilings: Mapping[int, int] | None = None,
-        ports: ClientPorts | None = None,
+        _ports: ClientPorts | None = None,
     ) -> None:
         """Take the settings; nothing is connected yet. ConfigError if they cannot be.
 
@@ -64,10 +73,11 @@ class AdminFace:
         values = {name: value for name, value in locals().items() if name != "self"}
         at_least(0, "default_api_timeout_ms", default_api_timeout_ms)
         values["version_ceilings"] = version_ceilings or {}
+        values["client_id"] = name_of(client_id)
         values["allow_auto_create_topics"] = False  # looking at a topic must not make it
         self._connection_settings = pick(ConnectionSettings, values)
         self._default_api_timeout_ms = default_api_timeout_ms
-        self._ports = ports or system_ports(self._connection_settings)
+        self._ports = _ports or system_ports(self._connection_settings)
 
     async def _opened(self) -> Asking:
         """Find the cluster; on the event loop that will own what is made."""
@@ -79,10 +89,17 @@ class AdminFace:
             raise
         return Asking(cluster, self._default_api_timeout_ms)
 
-    @property
-    def _asking(self) -> Asking:
+    def metrics(self) -> Metrics:
+        """Return numbers on the admin, under the names of Kafka's metrics; none before start."""
+        return {} if self._running is None else self._running.cluster.metrics()
+
+    def _check_not_closed(self) -> None:
         if self._is_closed:
             raise ClientClosed("the admin has been closed")
+
+    @property
+    def _asking(self) -> Asking:
+        self._check_not_closed()
         if self._running is None:
             raise InvalidState("the admin has not been started", advice="Use it in a `with` block.")
         return self._running

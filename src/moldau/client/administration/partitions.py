@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Final
 
 from moldau.client.administration.face import Calls
-from moldau.client.errors import BrokerError, broker_error
+from moldau.client.errors import BrokerError, InvalidArgument, broker_error
 from moldau.client.records import TopicPartition
 from moldau.engine.asking import by_topic
 from moldau.engine.partitions import ByPartition, Partition, as_partitions
@@ -235,7 +235,7 @@ class PartitionCalls(Calls):
 
 def _spec(given: object) -> int:
     if isinstance(given, bool) or not isinstance(given, int) or given < min(OffsetSpec):
-        raise ValueError(
+        raise InvalidArgument(
             f"{given!r} is neither a time in milliseconds nor an OffsetSpec such as"
             " OffsetSpec.LATEST"
         )

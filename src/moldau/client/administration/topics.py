@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from moldau.base.ids import ZERO_TOPIC_ID, uuid_text
 from moldau.client.administration.configs import ConfigValue, config_text
@@ -24,6 +24,7 @@ from moldau.client.errors import (
     BrokerError,
     ClientError,
     CorruptAnswer,
+    InvalidArgument,
     LeaderNotAvailable,
     UnsupportedVersion,
     broker_error,
@@ -53,6 +54,8 @@ from moldau.protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
+
+NOTHING_DELETED: Final = "Nothing was deleted: check the name, or be content that it is gone."
 
 Topic = str | bytes
 """A topic by its name, or by the sixteen bytes of its id."""
@@ -155,7 +158,7 @@ class TopicCalls(Calls):
         given = several(topics, "topics")
         wanted = {topic.name: topic for topic in given}
         if len(wanted) < len(given):
-            raise ValueError("a topic to be created is named twice")
+            raise InvalidArgument("a topic to be created is named twice")
         deadline = self._asking.deadline(timeout_ms)
         if not wanted:
             return Results({}, {})
@@ -264,7 +267,9 @@ class TopicCalls(Calls):
                 if told.error_code in GONE and topic in tally.uncertain:
                     tally.done(topic, None)  # by the attempt whose answer was lost
                 elif told.error_code in GONE:
-                    tally.refuse(topic, broker_error(told.error_code, _no_such(topic)))
+                    missing = broker_error(told.error_code, _no_such(topic))
+                    missing.advice = NOTHING_DELETED
+                    tally.refuse(topic, missing)
                 else:
                     _take(tally, topic, told)
 

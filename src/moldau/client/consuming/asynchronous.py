@@ -14,11 +14,11 @@ from moldau.client.consuming.coordination import (
     GroupMetadata,
     Subscription,
 )
+from moldau.client.consuming.core import ConsumerCore
 from moldau.client.consuming.face import (
     CLOSE_TIMEOUT_S,
     ConsumerFace,
     arrow_form,
-    named_offsets,
     subscription_of,
 )
 from moldau.client.consuming.holding import Walk
@@ -27,8 +27,17 @@ from moldau.client.consuming.positions import EARLIEST, LATEST
 from moldau.client.consuming.user_calls import CallsOnLoop
 from moldau.client.errors import ClientClosed, InvalidState
 from moldau.client.records import K, OffsetAndMetadata, Record, TopicPartition, V
+from moldau.engine.arguments import check_number, check_text
 from moldau.engine.offset_lookup import OffsetAndTimestamp
-from moldau.engine.partitions import ByPartition, Partition, as_partition, as_partitions
+from moldau.engine.owning_loop import check_loop
+from moldau.engine.partitions import (
+    ByPartition,
+    Partition,
+    as_offsets,
+    as_partition,
+    as_partitions,
+    check_offset,
+)
 
 if TYPE_CHECKING:
     from moldau.engine.arrow_batches import ArrowForm, RecordBatch
@@ -44,12 +53,16 @@ class AsyncConsumer(ConsumerFace[K, V]):
     _walk: Walk | None = None
     """What `anext` takes from; whatever else is asked of the consumer takes back the rest of it."""
 
+    _loop: asyncio.AbstractEventLoop
+
     # Beginning and ending
 
     async def start(self) -> None:
         """Find the cluster; NoBrokerReachable. `async with` does it. Cancelled, nothing is left."""
+        self._check_not_closed()
         if self._core is not None:
             raise InvalidState("the consumer has been started already")
+        self._loop = asyncio.get_running_loop()
         core = self._make_core(CallsOnLoop())
         await self._begin(core)
         self._core = core
@@ -61,9 +74,12 @@ class AsyncConsumer(ConsumerFace[K, V]):
         with, nor is anything while an exception is handled. Cancelled, everything ends all the
         same, but the group may not have been told.
         """
+        check_number("timeout", timeout)
         await self._end(timeout, done=sys.exception() is None)
 
     async def _end(self, timeout_s: float, *, done: bool) -> None:
+        if self._core is not None and not self._is_closing:
+            check_loop(self._loop, "consumer")
         core, was_closing = self._core, self._is_closing
         self._is_closing = True
         if core is None or was_closing:
@@ -84,6 +100,12 @@ class AsyncConsumer(ConsumerFace[K, V]):
         if holder is None or not holder.done():
             return holder is asyncio.current_task()
         return not holder.cancelled() and holder.exception() is None
+
+    @property
+    def _running(self) -> ConsumerCore:
+        core = super()._running
+        check_loop(self._loop, "consumer")
+        return core
 
     async def _handed(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for records; this task holds them from then on."""
@@ -202,7 +224,7 @@ class AsyncConsumer(ConsumerFace[K, V]):
             yield batch
 
     async def poll(
-        self, timeout_ms: float = 0, *, max_records: int | None = None
+        self, *, timeout_ms: float = 0, max_records: int | None = None
     ) -> list[Record[K, V]]:
         """Wait up to this long for records and hand out those there are; [] if none came.
 
@@ -226,6 +248,7 @@ class AsyncConsumer(ConsumerFace[K, V]):
 
     def seek(self, partition: Partition, offset: int | OffsetAndMetadata) -> None:
         """Go on at an offset; one that was committed is checked against the leader's log."""
+        check_offset(offset)
         self._running.seek(as_partition(partition), offset)
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
@@ -290,7 +313,7 @@ class AsyncConsumer(ConsumerFace[K, V]):
         An offset is that of the next record to read, plain or as an OffsetAndMetadata.
         CommitFailed if the member has left its group. Cancelled, the outcome is unknown.
         """
-        await self._running.commit(named_offsets(offsets), timeout_ms)
+        await self._running.commit(None if offsets is None else as_offsets(offsets), timeout_ms)
 
     def commit_async(
         self,
@@ -298,7 +321,7 @@ class AsyncConsumer(ConsumerFace[K, V]):
         callback: CommitCallback | None = None,
     ) -> Awaitable[None]:
         """Commit in the background, in order; the callback or whoever awaits learns the outcome."""
-        return self._running.commit_soon(named_offsets(offsets), callback)
+        return self._running.commit_soon(None if offsets is None else as_offsets(offsets), callback)
 
     async def committed(
         self, partitions: Iterable[Partition], *, timeout_ms: float | None = None
@@ -319,4 +342,5 @@ class AsyncConsumer(ConsumerFace[K, V]):
 
     def enforce_rebalance(self, reason: str = "asked for by the user") -> None:
         """Have the group rebalance although nothing changed."""
+        check_text("reason", reason)
         self._running.group().enforce_rebalance(reason)

@@ -1,26 +1,10 @@
-"""Loops in the background: nobody loses sight of them, and any change ends their waits."""
+"""Waits of loops in the background: any change ends them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 from moldau.base.clock import Clock
-
-
-def in_background(
-    work: Coroutine[Any, Any, None], name: str, crashed: Callable[[Exception], None]
-) -> asyncio.Task[None]:
-    """Run a loop without end in a task; should it fail after all, somebody is told."""
-    task = asyncio.get_running_loop().create_task(work, name=name)
-
-    def done(ended: asyncio.Task[None]) -> None:
-        if not ended.cancelled() and isinstance(error := ended.exception(), Exception):
-            crashed(error)
-
-    task.add_done_callback(done)
-    return task
 
 
 class Waking:

@@ -34,11 +34,15 @@ from moldau.client.consuming.user_calls import UserCalls, Work
 from moldau.client.errors import (
     ClientClosed,
     ClientError,
+    ClientFailed,
     ConcurrentUse,
+    InvalidArgument,
     InvalidState,
     RequestTimedOut,
 )
 from moldau.client.records import OffsetAndMetadata, Record, TopicPartition
+from moldau.client.statistics import Statistics
+from moldau.engine.arguments import check_int, check_topic
 from moldau.engine.cluster import Cluster
 from moldau.engine.metadata import NO_EPOCH, MetadataImage
 from moldau.engine.offset_lookup import OffsetLookup
@@ -86,6 +90,10 @@ class ConsumerCore:
         self._is_closed = False
         self._is_subscribed = False
         self._failures: list[Exception] = []
+        self._crash: ClientFailed | None = None
+        self._consumed_count = 0
+        self._statistics = Statistics(settings, self.metrics)
+        cluster.on_crash(self.crashed)
         self.coordination = coordinate(self) if coordinate is not None else None
         self._resolver = Resolver(
             cluster,
@@ -94,7 +102,7 @@ class ConsumerCore:
             settings,
             self.coordination.committed if self.coordination is not None else None,
             changed=self._changed,
-            crashed=self.fail,
+            crashed=self.crashed,
         )
         answers = FetchAnswers(
             cluster,
@@ -105,7 +113,7 @@ class ConsumerCore:
             truncated=self._resolver.truncated,
             changed=self._changed,
         )
-        self._fetcher = Fetcher(cluster, self._positions, settings, answers, self.fail)
+        self._fetcher = Fetcher(cluster, self._positions, settings, answers, self.crashed)
 
     # Beginning and ending
 
@@ -113,6 +121,7 @@ class ConsumerCore:
         """Reach the cluster; NoBrokerReachable. Cancelled or failed, `close` cleans up."""
         self.cluster.on_change(self._image_changed)
         await self.cluster.start()
+        self._statistics.start()
         if self.coordination is not None:
             await self.coordination.start()
 
@@ -125,6 +134,7 @@ class ConsumerCore:
         if self._is_closing:
             return
         self._is_closing = True
+        self._statistics.close()
         deadline = self._deadline(timeout_ms)
         if done:
             self._settle()
@@ -143,10 +153,16 @@ class ConsumerCore:
         """Refuse what comes after the end; a listener told of the end may still commit."""
         if self._is_closed:
             raise ClientClosed("the consumer has been closed")
+        self._check_whole()
 
     def _check_handing_out(self) -> None:
         if self._is_closing:
             raise ClientClosed("the consumer has been closed")
+        self._check_whole()
+
+    def _check_whole(self) -> None:
+        if self._crash is not None:
+            raise self._crash.with_traceback(None)
 
     # The assignment
 
@@ -237,6 +253,11 @@ class ConsumerCore:
         self._failures.append(error)
         self._waking.wake()
 
+    def crashed(self, error: ClientFailed) -> None:
+        """Raise an error at every call from now on: a part of the consumer has ended."""
+        self._crash = self._crash or error
+        self._waking.wake()
+
     def _raise_failures(self) -> None:
         if self._failures:
             raise self._failures.pop(0)
@@ -324,8 +345,10 @@ class ConsumerCore:
 
         Cancelled, nothing is handed out.
         """
-        if max_records is not None and max_records < 1:
-            raise ValueError(f"nobody can hand out {max_records} records")
+        if max_records is not None:
+            check_int("max_records", max_records)
+            if max_records < 1:
+                raise InvalidArgument(f"nobody can hand out {max_records} records")
         deadline = self._deadline(timeout_ms)
         with self._asked():
             while (fetched := await self._ready(deadline)) is not None:
@@ -357,6 +380,7 @@ class ConsumerCore:
             if self._intercept is not None and taken.records:
                 taken = taken._replace(records=self._intercept(taken.records))
             if taken.records:
+                self._consumed_count += len(taken.records)
                 return taken
             self._holding.pass_over(fetched.state, taken)
         self._let_go(fetched)
@@ -373,6 +397,11 @@ class ConsumerCore:
         self._check_handing_out()
         if self._asking:
             raise ConcurrentUse("two ask this consumer for records at the same time")
+        if not self._is_subscribed and not self._positions:
+            raise InvalidState(
+                "this consumer has nothing to read: it is neither subscribed nor assigned anything",
+                advice="Give it topics=[...], or call subscribe() or assign() first.",
+            )
         self._asking = True
         try:
             self._settle()
@@ -387,6 +416,7 @@ class ConsumerCore:
     def _settle(self) -> None:
         left = self._holding.settle()
         if left is not None and not left[0].stale:
+            self._consumed_count -= len(left[1].records)
             left[0].put_back(left[1])
         if self._turn_count:
             self._waking.wake()
@@ -438,6 +468,16 @@ class ConsumerCore:
                 raise RequestTimedOut(f"the position of {partition} was not found in time")
             await self._waking.wait(deadline)
 
+    def metrics(self) -> dict[str, float]:
+        """Return what the consumer tells of itself, under the names of Kafka's metrics."""
+        lags = [self.lag(state.partition) for state in self._positions]
+        return {
+            **self.cluster.metrics(),
+            "records-consumed-total": self._consumed_count,
+            "records-lag-max": max((lag for lag in lags if lag is not None), default=0),
+            "assigned-partitions": len(self._positions.partitions),
+        }
+
     def high_watermark(self, partition: TopicPartition) -> int | None:
         """Return the end of what may be read, as of the last fetch; None before one."""
         known = self._positions.state(partition).high_watermark
@@ -448,16 +488,13 @@ class ConsumerCore:
         state = self._positions.state(partition)
         committed_only = self._settings.isolation_level is IsolationLevel.READ_COMMITTED
         end = state.last_stable_offset if committed_only else state.high_watermark
-        if end == NO_OFFSET or not state.has_offset:
-            return None
-        return max(0, end - self._holding.consumed(state)[0])
+        known = end != NO_OFFSET and state.has_offset
+        return max(0, end - self._holding.consumed(state)[0]) if known else None
 
     def seek(self, partition: TopicPartition, to: int | OffsetAndMetadata) -> None:
         """Go on at an offset, or at what was committed (then checked against the leader's log)."""
         self._check_open()
         offset, epoch = (to, None) if isinstance(to, int) else (to.offset, to.leader_epoch)
-        if offset < 0:
-            raise ValueError(f"no record has offset {offset}")
         state = self._positions.state(partition)
         self._leave(state)
         state.seek(offset, NO_EPOCH if epoch is None else epoch)
@@ -505,6 +542,7 @@ class ConsumerCore:
     ) -> frozenset[TopicPartition]:
         """Look up the partitions of a topic."""
         self._check_open()
+        check_topic(topic)
         image = await self.cluster.topic(topic, self._deadline(timeout_ms))
         return frozenset(TopicPartition(topic, number) for number in image.partitions)
 

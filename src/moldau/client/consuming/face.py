@@ -6,19 +6,20 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic
 
-from moldau.base.errors import ConfigError
 from moldau.client.consumer_settings import ConsumerSettings, ResetPolicy
 from moldau.client.consuming.coordination import Coordination, Offsets, Subscription
 from moldau.client.consuming.core import ConsumerCore
 from moldau.client.consuming.decoding import DecodingRules
+from moldau.client.consuming.listeners import check_listener
 from moldau.client.consuming.user_calls import UserCalls
-from moldau.client.errors import ClientClosed, InvalidState
+from moldau.client.errors import ClientClosed, InvalidSetting, InvalidState
 from moldau.client.interceptors import InterceptorChain
-from moldau.client.records import K, OffsetAndMetadata, Record, V
+from moldau.client.records import K, Record, V
 from moldau.client.serdes import Deserializer, close, configure, deserialize_with
-from moldau.client.settings import accepts_kafka_names
+from moldau.client.settings import accepts_kafka_names, name_of
+from moldau.client.statistics import Metrics, StatsCallback
+from moldau.engine.arguments import check_topic
 from moldau.engine.cluster import Cluster
-from moldau.engine.partitions import ByPartition, as_partition
 from moldau.engine.ports import ClientPorts, system_ports
 from moldau.engine.settings import (
     DEFAULT_SERVERS,
@@ -77,6 +78,8 @@ class ConsumerFace(Generic[K, V]):
         exclude_internal_topics: bool = True,
         allow_auto_create_topics: bool = True,
         interceptor_classes: Iterable[Any] = (),
+        stats_callback: StatsCallback | None = None,
+        statistics_interval_ms: float = 0,
         client_id: str = "",
         bootstrap_timeout_ms: int = 10_000,
         request_timeout_ms: int = 30_000,
@@ -95,7 +98,7 @@ class ConsumerFace(Generic[K, V]):
         client_dns_lookup: str = "use_all_dns_ips",
         security_protocol: str = "PLAINTEXT",
         version_ceilings: Mapping[int, int] | None = None,
-        ports: ClientPorts | None = None,
+        _ports: ClientPorts | None = None,
     ) -> None:
         """Take the settings; nothing is connected yet. ConfigError if they cannot be.
 
@@ -110,6 +113,7 @@ class ConsumerFace(Generic[K, V]):
         values["isolation_level"] = _LEVELS[level]
         values["auto_offset_reset"] = ResetPolicy.parse(values["auto_offset_reset"])
         values["version_ceilings"] = values["version_ceilings"] or {}
+        values["client_id"] = name_of(values["client_id"])
         strategy = values["partition_assignment_strategy"]
         values["partition_assignment_strategy"] = tuple(
             strategy.split(",") if isinstance(strategy, str) else strategy
@@ -117,7 +121,7 @@ class ConsumerFace(Generic[K, V]):
         self._connection_settings = pick(ConnectionSettings, values)
         self._settings = pick(ConsumerSettings, values)
         self._assignors = self._make_assignors()
-        self._ports = values["ports"] or system_ports(self._connection_settings)
+        self._ports = values["_ports"] or system_ports(self._connection_settings)
         self._topics = _checked_topics(values["topics"])
         self._subscription = Subscription()
         self._deserializers = (values["key_deserializer"], values["value_deserializer"])
@@ -132,6 +136,10 @@ class ConsumerFace(Generic[K, V]):
         self._is_closing = False
         """No more records are handed out; a listener told of the end may still commit."""
         self._is_closed = False
+
+    def metrics(self) -> Metrics:
+        """Return numbers on the consumer, under the names of Kafka's metrics; none before start."""
+        return {} if self._core is None else self._core.metrics()
 
     @property
     def commits_automatically(self) -> bool:
@@ -181,9 +189,13 @@ class ConsumerFace(Generic[K, V]):
     def _intercepted(self, records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
         return self._interceptors.changed("on_consume", records)
 
+    def _check_not_closed(self) -> None:
+        if self._is_closing:
+            raise ClientClosed("the consumer has been closed")
+
     @property
     def _running(self) -> ConsumerCore:
-        if self._is_closed:
+        if self._is_closed or (self._is_closing and self._core is None):
             raise ClientClosed("the consumer has been closed")
         if self._core is None:
             raise InvalidState(
@@ -215,45 +227,38 @@ class ConsumerFace(Generic[K, V]):
 def subscription_of(
     topics: Sequence[str], pattern: str | re.Pattern[str] | None, listener: Any
 ) -> Subscription:
-    """Read what the user wants to subscribe to; ConfigError if it is nothing or both."""
+    """Read what the user wants to subscribe to; InvalidSetting if it is nothing or both."""
     if bool(topics) == (pattern is not None):
-        raise ConfigError("subscribe to topics by name, or to those that match a pattern")
+        raise InvalidSetting("subscribe to topics by name, or to those that match a pattern")
+    if pattern is not None and not isinstance(pattern, (str, re.Pattern)):
+        raise InvalidSetting(f"pattern={pattern!r:.100} is neither text nor a compiled pattern")
     if isinstance(pattern, str):
         try:
             pattern = re.compile(pattern)
         except re.error as error:
-            raise ConfigError(f"the pattern {pattern!r} is none: {error}") from None
+            raise InvalidSetting(f"the pattern {pattern!r} is none: {error}") from None
+    check_listener(listener)
     return Subscription(_checked_topics(topics), pattern, listener)
 
 
 def arrow_form() -> ArrowForm:
-    """Return the usual form of record batches; ConfigError where Arrow is not installed."""
+    """Return the usual form of record batches; InvalidSetting where Arrow is not installed."""
     try:
         from moldau.engine.arrow_batches import ArrowForm  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise ConfigError(
+        raise InvalidSetting(
             f"record batches need pyarrow and numpy: pip install 'moldau[arrow]' ({error})"
         ) from error
     return ArrowForm()
 
 
-def named_offsets(offsets: ByPartition[int | OffsetAndMetadata] | None) -> Offsets | None:
-    """Read offsets to commit; TypeError or ValueError if they are none, before anything is sent."""
-    if offsets is None:
-        return None
-    return {as_partition(each): _committable(kept) for each, kept in offsets.items()}
-
-
-def _committable(given: Any) -> OffsetAndMetadata:
-    kept = OffsetAndMetadata(given) if isinstance(given, int) else given
-    if not isinstance(kept, OffsetAndMetadata):
-        raise TypeError(f"what is committed is an offset or an OffsetAndMetadata, not {given!r}")
-    if kept.offset < 0:
-        raise ValueError(f"no record has offset {kept.offset}")
-    return kept
-
-
 def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
     if isinstance(topics, str):
-        raise ConfigError(f"topics is a list of names: [{topics!r}]")
-    return tuple(topics)
+        raise InvalidSetting(f"topics is a list of names: [{topics!r}]")
+    try:
+        names = tuple(topics)
+    except TypeError:
+        raise InvalidSetting(f"topics={topics!r:.100} is not a list of names") from None
+    for name in names:
+        check_topic(name)
+    return names

@@ -19,17 +19,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from moldau.base.tuples import NamedTuple
 from moldau.client.consumer_settings import ConsumerSettings
-from moldau.client.consuming.background import Waking, in_background
+from moldau.client.consuming.background import Waking
 from moldau.client.consuming.fetch_answers import FetchAnswers, Sent
 from moldau.client.consuming.positions import PartitionState, Positions, Stage
 from moldau.client.errors import ClientError
 from moldau.client.records import TopicPartition
+from moldau.engine.background import Crashed, in_background
 from moldau.engine.backoff import Backoff
 from moldau.engine.cluster import Cluster, Lane
 from moldau.engine.connection import ClientConnection
@@ -70,7 +71,7 @@ class Fetcher:
         positions: Positions,
         settings: ConsumerSettings,
         answers: FetchAnswers,
-        crashed: Callable[[Exception], None],
+        crashed: Crashed,
     ) -> None:
         connection = cluster.settings
         self._cluster = cluster

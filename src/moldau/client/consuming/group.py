@@ -15,7 +15,7 @@ from typing import Any
 from moldau.client.assignors.interface import PartitionAssignor, RebalanceProtocol
 from moldau.client.consumer_settings import ConsumerSettings
 from moldau.client.consuming.auto_commit import AutoCommit
-from moldau.client.consuming.background import Waking, in_background
+from moldau.client.consuming.background import Waking
 from moldau.client.consuming.commits import Commits
 from moldau.client.consuming.coordination import (
     CommitCallback,
@@ -33,6 +33,7 @@ from moldau.client.consuming.steps import MemberIdentity, Partitions
 from moldau.client.consuming.subscribed_topics import matching, partition_counts
 from moldau.client.errors import ClientError, broker_error
 from moldau.client.records import OffsetAndMetadata, TopicPartition
+from moldau.engine.background import in_background
 from moldau.engine.backoff import Backoff
 from moldau.engine.cluster import Cluster
 from moldau.engine.metadata import MetadataImage
@@ -124,12 +125,7 @@ class ConsumerGroup:
             self._tasks.append(self._task(self._auto_commit.run(), "automatic commits"))
 
     def _task(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
-        return in_background(work, f"group {self._group_id}: {what}", self._crashed)
-
-    def _crashed(self, error: Exception) -> None:
-        """Tell the user of a bug of ours rather than go on without a part of the group."""
-        logger.critical("group %s: a part of it ended", self._group_id, exc_info=error)
-        self._host.fail(error)
+        return in_background(work, f"group {self._group_id}: {what}", self._host.crashed)
 
     async def close(self, deadline: float, *, leave: bool = True) -> None:
         """Commit what automatic commits cover, leave the group, end every task.

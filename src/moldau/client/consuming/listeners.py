@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any
 
+from moldau.client.errors import InvalidArgument
 from moldau.client.records import TopicPartition
 
 
@@ -40,6 +41,18 @@ class RebalanceListener:
     def on_partitions_lost(self, partitions: AbstractSet[TopicPartition]) -> Awaitable[None] | None:
         """Let go of these: another member may have them already, so nothing can be committed."""
         return self.on_partitions_revoked(partitions)
+
+
+METHODS = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
+
+
+def check_listener(listener: Any) -> None:
+    """Refuse what would never be told anything."""
+    if listener is not None and not any(hasattr(listener, name) for name in METHODS):
+        raise InvalidArgument(
+            f"listener={listener!r:.100} has none of {', '.join(METHODS)}",
+            advice="Subclass RebalanceListener and override what matters.",
+        )
 
 
 Call = Callable[[], Awaitable[object] | object]

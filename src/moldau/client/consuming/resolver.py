@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from moldau.client.consumer_settings import ConsumerSettings, ResetKind, ResetPolicy
-from moldau.client.consuming.background import Waking, in_background
+from moldau.client.consuming.background import Waking
 from moldau.client.consuming.holding import Holding
 from moldau.client.consuming.positions import LATEST, NO_OFFSET, PartitionState, Positions, Stage
 from moldau.client.errors import (
@@ -25,6 +25,7 @@ from moldau.client.errors import (
     UnsupportedVersion,
 )
 from moldau.client.records import OffsetAndMetadata, TopicPartition
+from moldau.engine.background import Crashed, in_background
 from moldau.engine.backoff import Backoff
 from moldau.engine.cluster import Cluster
 from moldau.engine.metadata import NO_EPOCH
@@ -57,7 +58,7 @@ class Resolver:
         committed: Committed | None,
         *,
         changed: Callable[[], None],
-        crashed: Callable[[Exception], None],
+        crashed: Crashed,
     ) -> None:
         connection = cluster.settings
         self._cluster = cluster
@@ -230,6 +231,7 @@ class Resolver:
                     logger.warning("%s is not known to the cluster", state.partition)
                 missing_ms = (now - state.missing_since) * 1000
                 lasting = missing_ms >= self._settings.default_api_timeout_ms
+                lasting = lasting or self._cluster.is_missing(state.partition.topic)
             if lasting:
                 state.missing_since = None
                 state.error = error

@@ -29,7 +29,6 @@ from moldau.client.consuming.face import (
     CLOSE_TIMEOUT_S,
     ConsumerFace,
     arrow_form,
-    named_offsets,
     subscription_of,
 )
 from moldau.client.consuming.holding import Walk
@@ -39,8 +38,16 @@ from moldau.client.consuming.positions import EARLIEST, LATEST
 from moldau.client.consuming.user_calls import Attending, CallsInThread, KeptCall
 from moldau.client.errors import ClientClosed, ConcurrentUse, InvalidState
 from moldau.client.records import K, OffsetAndMetadata, Record, TopicPartition, V
+from moldau.engine.arguments import check_number, check_text
 from moldau.engine.offset_lookup import OffsetAndTimestamp
-from moldau.engine.partitions import ByPartition, Partition, as_partition, as_partitions
+from moldau.engine.partitions import (
+    ByPartition,
+    Partition,
+    as_offsets,
+    as_partition,
+    as_partitions,
+    check_offset,
+)
 from moldau.engine.portal import Portal
 
 if TYPE_CHECKING:
@@ -69,6 +76,7 @@ class Consumer(ConsumerFace[K, V]):
 
     def start(self) -> None:
         """Find the cluster; NoBrokerReachable. `with` does it."""
+        self._check_not_closed()
         if self._portal is not None:
             raise InvalidState("the consumer has been started already")
         self._user = threading.RLock()
@@ -93,6 +101,7 @@ class Consumer(ConsumerFace[K, V]):
         was handed last is not done with, nor is what another thread was handed, nor anything while
         an exception or a signal is handled.
         """
+        check_number("timeout", timeout)
         self._end(timeout, done=_not_interrupted() and not self._in_loop)
 
     def _end(self, timeout: float, *, done: bool) -> None:
@@ -272,7 +281,7 @@ class Consumer(ConsumerFace[K, V]):
         finally:
             self._in_loop = False
 
-    def poll(self, timeout_ms: float = 0, *, max_records: int | None = None) -> list[Record[K, V]]:
+    def poll(self, *, timeout_ms: float = 0, max_records: int | None = None) -> list[Record[K, V]]:
         """Wait up to this long for records and hand out those there are; [] if none came."""
         return self._handed(self._running.poll(timeout_ms, max_records))
 
@@ -292,6 +301,7 @@ class Consumer(ConsumerFace[K, V]):
 
     def seek(self, partition: Partition, offset: int | OffsetAndMetadata) -> None:
         """Go on at an offset; one that was committed is checked against the leader's log."""
+        check_offset(offset)
         self._do(self._running.seek, as_partition(partition), offset)
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
@@ -356,7 +366,9 @@ class Consumer(ConsumerFace[K, V]):
         An offset is that of the next record to read, plain or as an OffsetAndMetadata.
         CommitFailed if the member has left its group.
         """
-        self._wait(self._running.commit(named_offsets(offsets), timeout_ms))
+        self._wait(
+            self._running.commit(None if offsets is None else as_offsets(offsets), timeout_ms)
+        )
 
     def commit_async(
         self,
@@ -364,7 +376,9 @@ class Consumer(ConsumerFace[K, V]):
         callback: CommitCallback | None = None,
     ) -> None:
         """Commit in the background, in order; the callback learns the outcome in a later call."""
-        self._do(self._running.commit_soon, named_offsets(offsets), callback)
+        self._do(
+            self._running.commit_soon, None if offsets is None else as_offsets(offsets), callback
+        )
 
     def committed(
         self, partitions: Iterable[Partition], *, timeout_ms: float | None = None
@@ -387,6 +401,7 @@ class Consumer(ConsumerFace[K, V]):
 
     def enforce_rebalance(self, reason: str = "asked for by the user") -> None:
         """Have the group rebalance although nothing changed."""
+        check_text("reason", reason)
         self._do(self._running.group().enforce_rebalance, reason)
 
 

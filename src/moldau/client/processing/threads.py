@@ -91,7 +91,7 @@ class KeyedThreads(Workforce[Consumer[K, V], PlainHandler[K, V], K, V]):
     def _consume(self) -> None:
         while self._goes_on:
             try:
-                records = self._consumer.poll(min(self._poll_ms(), NOTICE_MS))
+                records = self._consumer.poll(timeout_ms=min(self._poll_ms(), NOTICE_MS))
             except ClientClosed:
                 return
             self._take_up(records)

@@ -76,7 +76,7 @@ class KeyedWorkers(Workforce[AsyncConsumer[K, V], Handler[K, V], K, V]):
 
     async def _poll(self) -> list[Record[K, V]]:
         """Wait for records, or until something else is to be done."""
-        asking = asyncio.ensure_future(self._consumer.poll(self._poll_ms()))
+        asking = asyncio.ensure_future(self._consumer.poll(timeout_ms=self._poll_ms()))
         self._wanted = asyncio.get_running_loop().create_future()
         try:
             if self._goes_on:

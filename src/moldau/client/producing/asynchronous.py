@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from moldau.client.errors import BufferFull, ClientError, InvalidState
 from moldau.client.producing.core import ProducerCore
-from moldau.client.producing.deliveries import AsyncDelivery, Tally
+from moldau.client.producing.deliveries import AsyncDelivery, LoopGuard, Tally
 from moldau.client.producing.face import (
     Headers,
     ProducerFace,
+    each_record,
     header_pairs,
     patience_after,
     record_fields,
 )
+from moldau.client.producing.outbox import check_target
 from moldau.client.records import K, ProducerRecord, V
+from moldau.engine.arguments import check_number, check_topic
+from moldau.engine.owning_loop import check_loop
 
 if TYPE_CHECKING:
     from moldau.client.producing.scopes import (
@@ -40,6 +44,7 @@ class AsyncProducer(ProducerFace[K, V]):
     _core: ProducerCore[AsyncDelivery] | None = None
 
     def _set_up(self) -> None:
+        self._loop: asyncio.AbstractEventLoop
         self._put: Callable[..., AsyncDelivery | None] = _refuse
         """The outbox's, at hand for every record."""
         self._waiting_for_room: list[asyncio.Future[None]] = []
@@ -53,23 +58,26 @@ class AsyncProducer(ProducerFace[K, V]):
 
     async def start(self) -> None:
         """Find the cluster; NoBrokerReachable. `async with` does it. Cancelled, nothing is left."""
+        self._check_not_closed()
         if self._core is not None:
             raise InvalidState("the producer has been started already")
+        self._loop = asyncio.get_running_loop()
         core = ProducerCore(
             self._connection_settings,
             self._settings,
             self._ports,
-            nullcontext(),
+            LoopGuard(self._loop),
             AsyncDelivery,
             self._room_made,
         )
         core.outbox.on_news = self._news
+        core.outbox.before_batch = self._check_loop
         try:
             await core.start()
         except BaseException:
             await core.close()
             raise
-        self._nothing = asyncio.get_running_loop().create_future()
+        self._nothing = self._loop.create_future()
         self._nothing.set_result(None)
         self._restless = False
         self._core = core
@@ -81,7 +89,12 @@ class AsyncProducer(ProducerFace[K, V]):
         After `timeout` seconds what is left fails with DeliveryAborted; 0 gives it up at once.
         Cancelled, it gives up the rest as well.
         """
+        if timeout is not None:
+            check_number("timeout", timeout)
         core = self._core
+        if core is not None and not self._is_closed:
+            self._check_loop()
+        self._is_closed = True
         if core is None or core.closed:
             return
         try:
@@ -143,14 +156,15 @@ class AsyncProducer(ProducerFace[K, V]):
     def _send_prepared(self, record: ProducerRecord[K, V]) -> AsyncDelivery:
         core = self._started()
         record = self._intercepted(record)
+        check_target(record.topic, record.partition)
         try:
             outbox = core.outbox
             known = outbox.knows(record.topic)
-            prepared = self._prepared(record, outbox if known else None)
+            prepared = self._prepared(record, core.view if known else None)
             delivery = outbox.put(*prepared)
             if delivery is None:
                 self._restless = True
-                choose = self._choice(record, prepared, core.outbox)
+                choose = self._choice(record, prepared, core.view)
                 delivery = core.parking.park(*prepared, choose)
         except ClientError as error:
             self._not_sent(error)
@@ -220,8 +234,9 @@ class AsyncProducer(ProducerFace[K, V]):
         Returns how many; raises what the first that failed failed of, after all are settled.
         Cancelled, what was handed over is still sent.
         """
+        check_topic(topic)
         tally = Tally()
-        for record in records:
+        for record in each_record(records):
             value, key, partition, timestamp_ms, headers = record_fields(topic, record)
             tally.add(
                 self.send(
@@ -292,7 +307,11 @@ class AsyncProducer(ProducerFace[K, V]):
     def _started(self) -> ProducerCore[AsyncDelivery]:
         if self._core is None:
             raise _not_started()
+        self._check_loop()
         return self._core
+
+    def _check_loop(self) -> None:
+        check_loop(self._loop, "producer")
 
 
 def _refuse(*_: object) -> None:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from itertools import chain
 
 from moldau.base.tuples import NamedTuple
 from moldau.client.errors import ClientError, DeliveryAborted
 
-Watcher = Callable[[], None]
+Watcher = Callable[[], object]
 """Told once, with nothing: the batch result says what happened."""
 
 Guard = AbstractContextManager[object]
@@ -52,7 +53,6 @@ class BatchResult:
     """What became of the records of one batch, or of one record that has no batch yet."""
 
     __slots__ = (
-        "_watchers",
         "append_time_ms",
         "base_offset",
         "done",
@@ -61,6 +61,7 @@ class BatchResult:
         "moved",
         "partition",
         "topic",
+        "watchers",
     )
 
     def __init__(self, topic: str, partition: int, guard: Guard) -> None:
@@ -73,7 +74,8 @@ class BatchResult:
         self.append_time_ms = NO_APPEND_TIME
         self.moved: tuple[Moved, ...] = ()
         """Where the records are now, if not here."""
-        self._watchers: list[tuple[int, Watcher]] = []
+        self.watchers: dict[int, list[Watcher]] = {}
+        """By the index of the record, so that one of thousands is found to be taken back."""
 
     def located(self, index: int) -> tuple[BatchResult, int]:
         """Return the batch result that decides on a record now, and the record's index in it."""
@@ -88,11 +90,28 @@ class BatchResult:
 
     def watch(self, index: int, watcher: Watcher) -> bool:
         """Have somebody told when the record is decided on; False if it is already."""
-        batch_result, place = self.located(index)
+        batch_result, place = self.located(index) if self.moved else (self, index)
         if batch_result.done:
             return False
-        batch_result._watchers.append((place, watcher))  # noqa: SLF001 - of the same class
+        watchers = batch_result.watchers.get(place)
+        if watchers is None:
+            batch_result.watchers[place] = [watcher]
+        else:
+            watchers.append(watcher)
         return True
+
+    def unwatch(self, index: int, is_meant: Callable[[Watcher], bool]) -> list[Watcher]:
+        """Tell some of those who watch a record nothing; return them."""
+        batch_result, place = self.located(index)
+        watchers = batch_result.watchers.get(place)
+        if watchers is None:
+            return []
+        gone = [watcher for watcher in watchers if is_meant(watcher)]
+        if len(gone) == len(watchers):
+            del batch_result.watchers[place]
+        elif gone:
+            watchers[:] = [watcher for watcher in watchers if watcher not in gone]
+        return gone
 
     def settle(
         self,
@@ -105,14 +124,16 @@ class BatchResult:
         self.base_offset = base_offset
         self.append_time_ms = append_time_ms
         self.done = True
-        watchers, self._watchers = self._watchers, []
-        return [watcher for _, watcher in watchers]
+        if not self.watchers:
+            return []
+        watchers, self.watchers = self.watchers, {}
+        return list(chain.from_iterable(watchers.values()))
 
     def move(self, *targets: Moved) -> None:
         """Point on to where the records are now, and take those who wait along."""
-        watchers, self._watchers = self._watchers, []
+        moving, self.watchers = self.watchers, {}
         self.moved = targets
         self.done = True
-        for index, watcher in watchers:
-            batch_result, place = self.located(index)
-            batch_result._watchers.append((place, watcher))  # noqa: SLF001 - of the same class
+        for index, watchers in moving.items():
+            for watcher in watchers:
+                self.watch(index, watcher)

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from moldau.client.errors import ClientClosed, ClientError, DeliveryAborted, InvalidState
 from moldau.client.producer_settings import ProducerSettings
 from moldau.client.producing.accumulator import Accumulator, Bounds
-from moldau.client.producing.batch_results import BatchResult, Guard, aborted_transaction
+from moldau.client.producing.batch_results import BatchResult, Guard, aborted_transaction, fresh
+from moldau.client.producing.cluster_view import ClusterView
 from moldau.client.producing.deliveries import Sent
 from moldau.client.producing.outbox import Outbox
 from moldau.client.producing.parking import Parking
 from moldau.client.producing.sender import Sender
 from moldau.client.producing.sequences import SequenceIdentity
 from moldau.client.settings import INT32_MAX
+from moldau.client.statistics import Statistics
+from moldau.engine.background import in_background
 from moldau.engine.cluster import Cluster, Node
 from moldau.engine.ports import ClientPorts
 from moldau.engine.retry import raise_for, read_or_lost, retried
@@ -54,8 +57,11 @@ class ProducerCore(Generic[D]):
             delivery,
             hashes_keys=not settings.partitioner_ignore_keys,
         )
+        self.view = ClusterView(self.outbox, self.cluster)
+        """What a partitioner of the user's is given."""
         self.sender = Sender(self.cluster, self.accumulator, settings, ports, guard, on_room)
         self.sender.ask_identity = self._ask_identity
+        self.sender.crashed = self.fail
         self.parking = Parking(
             self.cluster,
             self.accumulator,
@@ -65,20 +71,27 @@ class ProducerCore(Generic[D]):
             guard,
             settings.max_block_ms,
             self.record_failed,
+            self.fail,
         )
         self.transactions: Transactions | None = None
         if settings.transactional_id is not None:
             from moldau.client.producing.transactions import Transactions  # noqa: PLC0415 - few do
 
-            self.transactions = Transactions(self.cluster, self.outbox, self.sender, settings)
+            self.transactions = Transactions(
+                self.cluster, self.outbox, self.sender, settings, self.fail
+            )
+        self._statistics = Statistics(settings, self.metrics)
         self.closed = False
+        self._failure: ClientError | None = None
         self._guard = guard
+        self.cluster.on_crash(self.fail)
         self._identifying: asyncio.Task[None] | None = None
         self._tidying: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         """Find the cluster; NoBrokerReachable. Cancelled, `close` is still to be called."""
         await self.cluster.start()
+        self._statistics.start()
         self._forget_idle_topics()
         if self.transactions is not None:
             await self.transactions.init()
@@ -108,11 +121,27 @@ class ProducerCore(Generic[D]):
         linger_end = self.accumulator.linger_end()
         return linger_end is not None and linger_end < self.sender.timer_at
 
+    def metrics(self) -> dict[str, float]:
+        """Return what the producer tells of itself, under the names of Kafka's metrics."""
+        settling, total = self.sender.settling, self.settings.buffer_memory
+        return {
+            **self.cluster.metrics(),
+            "record-send-total": settling.sent_count,
+            "record-send-byte-total": settling.sent_size,
+            "record-error-total": settling.failed_count,
+            "record-retry-total": settling.retried_count,
+            "requests-in-flight": self.sender.in_flight_count,
+            "buffer-total-bytes": total,
+            "buffer-available-bytes": total - self.accumulator.used,
+        }
+
     # Identity
 
     def _ask_identity(self) -> None:
         if self._identifying is None:
-            self._identifying = asyncio.get_running_loop().create_task(self._identify())
+            self._identifying = in_background(
+                self._identify(), "the search for a producer id", self.fail
+            )
 
     async def _identify(self) -> None:
         """Get a producer id, however long it takes: what waits for it has its own deadline."""
@@ -159,6 +188,8 @@ class ProducerCore(Generic[D]):
 
     async def flush(self) -> None:
         """Send everything and wait until it is settled. Cancelled, the sending goes on."""
+        if self._failure is not None:
+            raise fresh(self._failure)
         await self.parking.settled()
         await self.sender.flush()
 
@@ -197,8 +228,11 @@ class ProducerCore(Generic[D]):
 
     def fail(self, error: ClientError) -> None:
         """Refuse everything from now on: the producer is of no more use."""
+        if self.closed:
+            return
+        self._failure = error
         with self._guard:
-            self.outbox.refuse(error)
+            self.outbox.refuse_for_good(error)
         self.sender.settling.fail_all(error)
         self.parking.fail_all(error)
 
@@ -213,7 +247,7 @@ class ProducerCore(Generic[D]):
 
         Nobody who waited came along, so nobody is told.
         """
-        self.outbox.refuse(error)
+        self.outbox.refuse_for_good(error)
         for _, batch in self.accumulator.unsettled():
             batch.batch_result.settle(error)
         self.parking.become_copy(error)
@@ -222,13 +256,14 @@ class ProducerCore(Generic[D]):
         """Refuse everything from now on, and give up what is not settled."""
         self.closed = True
         with self._guard:
-            self.outbox.refuse(ClientClosed("the producer has been closed"))
+            self.outbox.refuse_for_good(ClientClosed("the producer has been closed"))
         self.sender.settling.fail_all(aborted_by_close())
         self.parking.fail_all(aborted_by_close())
 
     async def close(self) -> None:
         """Give up what is not settled, end everything. Cancelled, it is half done."""
         self.give_up()
+        self._statistics.close()
         if self._tidying is not None:
             self._tidying.cancel()
         await self.parking.close(aborted_by_close())

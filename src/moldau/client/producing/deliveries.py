@@ -3,6 +3,11 @@
 A delivery is three words of memory until somebody waits for it: only then is a future or an event
 made. Giving up waiting gives up nothing else; the record goes its way.
 
+An `AsyncDelivery` is a future to asyncio, and a `Delivery` one to `concurrent.futures`, without
+being made of theirs: a future of asyncio is three times as large, must be told its result, and
+would have to be paid for every record, also where nobody looks. So both have the methods that
+`asyncio` and `concurrent.futures` call, the private ones among them. Type checkers see a subclass.
+
 A batch result does not answer for all of its records: one that is too large is split, and its
 halves may fare differently. So `send_many` looks at every delivery; those that were written are let
 go of as time passes, so that a stream of records without end takes no more than what is on its way.
@@ -13,14 +18,24 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Generator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from contextvars import Context
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from moldau.client.errors import ClientError, InvalidState, RequestTimedOut
-from moldau.client.producing.batch_results import UNKNOWN_OFFSET, BatchResult, fresh
+from moldau.client.producing.batch_results import UNKNOWN_OFFSET, BatchResult, Watcher, fresh
 from moldau.client.records import RecordMetadata
+from moldau.engine.owning_loop import check_loop
 from moldau.engine.portal import refuse_in_callbacks
+
+if TYPE_CHECKING:
+    import concurrent.futures
+
+    _AsyncioFuture = asyncio.Future[RecordMetadata]
+    _ThreadsFuture = concurrent.futures.Future[RecordMetadata]
+else:
+    _AsyncioFuture = _ThreadsFuture = object
 
 S = TypeVar("S", bound="Sent")
 
@@ -30,14 +45,15 @@ _new = tuple.__new__
 class Sent:
     """What a delivery can tell without waiting; each face has its own kind."""
 
-    __slots__ = ("_batch_result", "_index", "_timestamp_ms")
+    if not TYPE_CHECKING:  # which would see slots clash with those of asyncio's future
+        __slots__ = ("_batch_result", "_index", "_timestamp_ms")
 
     def __init__(self, batch_result: BatchResult, index: int, timestamp_ms: int) -> None:
         self._batch_result = batch_result
         self._index = index
         self._timestamp_ms = timestamp_ms
 
-    def place(self) -> tuple[BatchResult, int]:
+    def _place(self) -> tuple[BatchResult, int]:
         """Return the batch result that decides on the record, and the record's index in it."""
         return self._batch_result.located(self._index)
 
@@ -48,30 +64,22 @@ class Sent:
             batch_result.located(self._index)[0].done if batch_result.moved else batch_result.done
         )
 
-    def exception(self) -> ClientError | None:
+    def _error(self) -> ClientError | None:
         """Return why the record failed, None if it was written; InvalidState if neither yet."""
-        batch_result = self.place()[0]
+        batch_result = self._batch_result
+        if batch_result.moved:
+            batch_result = batch_result.located(self._index)[0]
         if not batch_result.done:
             raise InvalidState("the record is still on its way", advice="Wait for it first.")
         return batch_result.error
 
-    def add_done_callback(self, callback: Callable[[Self], object]) -> None:
-        """Have a function called with this delivery once it is done, at once if it is already.
-
-        It is called on the event loop's thread and must not block: `result()`, and whatever else
-        waits, is refused there. What it raises is reported to the loop's exception handler.
-        """
+    def _watch(self, told: Callable[[Sent], object]) -> None:
+        """Have the producer's own parts told once it is known, whatever the user does with this."""
+        own = Sent(self._batch_result, self._index, self._timestamp_ms)
         with self._batch_result.guard:
-            watched = self._batch_result.watch(self._index, partial(self._call, callback))
+            watched = self._batch_result.watch(self._index, partial(_call, own, told))
         if not watched:
-            self._call(callback)
-
-    def _call(self, callback: Callable[[Self], object]) -> None:
-        """Call a user's function; its failure is its own, not the producer's."""
-        try:
-            callback(self)
-        except BaseException as error:  # noqa: BLE001 - whatever a user's function raises
-            self._report(callback, error)
+            _call(own, told)
 
     def _report(self, callback: Callable[..., object], error: BaseException) -> None:
         """Tell the loop; who calls it in a thread without one gets it as it is."""
@@ -102,19 +110,163 @@ class Sent:
         )
 
 
-class AsyncDelivery(Sent):
-    """A record that an AsyncProducer sends: `await` it to learn where it was put."""
+# For the producer's own parts: a delivery shows users nothing of these.
+
+
+def place_of(delivery: Sent) -> tuple[BatchResult, int]:
+    """Return the batch result that decides on a record, and the record's index in it."""
+    return delivery._place()  # noqa: SLF001 - of this module
+
+
+def error_of(delivery: Sent) -> ClientError | None:
+    """Return why a record failed, None if it was written; InvalidState if neither yet."""
+    return delivery._error()  # noqa: SLF001 - of this module
+
+
+def watch_delivery(delivery: Sent, told: Callable[[Sent], object]) -> None:
+    """Have a part of the producer told what becomes of a record, whatever the user does."""
+    delivery._watch(told)  # noqa: SLF001 - of this module
+
+
+def _call(delivery: Any, callback: Callable[[Any], object]) -> None:
+    """Call a user's function; its failure is its own, not the producer's."""
+    try:
+        callback(delivery)
+    except BaseException as error:  # noqa: BLE001 - whatever a user's function raises
+        delivery._report(callback, error)  # noqa: SLF001 - of this module
+
+
+# asyncio
+
+
+class LoopGuard(nullcontext[None]):
+    """The guard of a producer that lives on one event loop: there is nothing to lock."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self.loop = loop
+
+
+class Cancelled(BatchResult):
+    """Stands in for the batch result of a delivery that was cancelled."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, of: BatchResult, message: object) -> None:
+        super().__init__(of.topic, of.partition, of.guard)
+        self.message = message
+        self.settle(cast("ClientError", self.made_error()))
+
+    def made_error(self) -> asyncio.CancelledError:
+        """Make what whoever waits is told."""
+        if self.message is None:
+            return asyncio.CancelledError()
+        return asyncio.CancelledError(self.message)
+
+
+class AsyncDelivery(Sent, _AsyncioFuture):
+    """A record that an AsyncProducer sends: `await` it to learn where it was put.
+
+    `asyncio.gather`, `wait`, `as_completed`, `wait_for` and `shield` take it as a future.
+    """
 
     __slots__ = ()
+
+    _asyncio_future_blocking = False
+    """By this asyncio knows a future. It is never set: what is awaited is one of asyncio's own."""
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         """Wait until the record is written. Cancelling ends the waiting, not the sending."""
         batch_result = self._batch_result
         if (batch_result.moved or not batch_result.done) and not self.done():
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._batch_result.watch(self._index, partial(_release, future))
-            yield from future
+            loop = self.get_loop()
+            check_loop(loop, "producer")
+            future: asyncio.Future[None] = loop.create_future()
+            self._batch_result.watch(self._index, partial(_release, self, future))
+            try:
+                yield from future
+            except BaseException:
+                self._unwatch(future)
+                raise
         return self.metadata()
+
+    __iter__ = __await__
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop of the producer."""
+        return cast("LoopGuard", self._batch_result.guard).loop
+
+    def result(self) -> RecordMetadata:
+        """Return where the record was put, raise why it failed; InvalidState if neither yet."""
+        if self._batch_result.moved or not self._batch_result.done:
+            self._error()
+        return self.metadata()
+
+    def exception(self) -> ClientError | None:
+        """Return why the record failed, None if it was written; InvalidState if neither yet."""
+        batch_result = self._batch_result
+        if batch_result.done and batch_result.error is None and not batch_result.moved:
+            return None  # `gather` asks twice for every record
+        error = self._error()
+        if error is not None and self.cancelled():
+            raise fresh(error)
+        return error
+
+    def add_done_callback(
+        self, callback: Callable[[Self], object], /, *, context: Context | None = None
+    ) -> None:
+        """Have a function called with this delivery once it is done, soon if it is already.
+
+        It is called on the event loop and must not block. What it raises is reported to the loop's
+        exception handler.
+        """
+        if self.done():
+            self.get_loop().call_soon(_call, self, callback, context=context)
+            return
+        if context is None:
+            call = partial(_call, self, callback)
+        else:
+            call = partial(context.run, _call, self, callback)
+        self._batch_result.watch(self._index, call)
+
+    def remove_done_callback(self, callback: Callable[[Self], object], /) -> int:
+        """Have a function not called; return how often it was to be."""
+        return len(self._unwatch(callback))
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Have whoever waits for this delivery told of a cancellation; the record is still sent.
+
+        False if it is done. Once cancelled a delivery never tells what became of the record.
+        """
+        if self.done():
+            return False
+        waiting = self._unwatch()
+        self._batch_result = Cancelled(self._batch_result, msg)
+        for told in waiting:
+            self.get_loop().call_soon(told)
+        return True
+
+    def cancelled(self) -> bool:
+        """Tell whether the delivery was cancelled, which its record is not."""
+        return type(self._batch_result) is Cancelled
+
+    def _unwatch(self, *waiting: object) -> list[Watcher]:
+        """Take back this callback or future of this delivery, all of them if none is named."""
+
+        def is_meant(watcher: Watcher) -> bool:
+            *_, delivery, told = cast("partial[None]", watcher).args
+            return delivery is self and (not waiting or told == waiting[0])
+
+        return self._batch_result.unwatch(self._index, is_meant)
+
+    # What asyncio asks of a cancelled future
+
+    @property
+    def _cancel_message(self) -> object:
+        return cast("Cancelled", self._batch_result).message if self.cancelled() else None
+
+    def _make_cancelled_error(self) -> asyncio.CancelledError:
+        return cast("Cancelled", self._batch_result).made_error()
 
     def _report(self, callback: Callable[..., object], error: BaseException) -> None:
         """Let what ends programs end the user's loop, once all others have been told."""
@@ -125,36 +277,134 @@ class AsyncDelivery(Sent):
         super()._report(callback, error)
 
 
-class Delivery(Sent):
-    """A record that a Producer sends: `result()` waits and tells where it was put."""
-
-    __slots__ = ()
-
-    def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait until the record is written, at most so many seconds; then RequestTimedOut.
-
-        InvalidState in a callback: what is waited for would come in the same thread.
-        """
-        if not self.done():
-            refuse_in_callbacks()
-            known = threading.Event()
-            with self._batch_result.guard:
-                watched = self._batch_result.watch(self._index, known.set)
-            if watched and not known.wait(timeout):
-                raise RequestTimedOut(
-                    f"no acknowledgement within {timeout} s",
-                    advice="The record is still on its way; delivery_timeout_ms ends that.",
-                )
-        return self.metadata()
-
-
-def _release(future: asyncio.Future[None]) -> None:
+def _release(_: AsyncDelivery, future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
 
 
 def _raise(error: BaseException) -> None:
     raise error
+
+
+# Threads
+
+
+class Delivery(Sent, _ThreadsFuture):
+    """A record that a Producer sends: `result()` waits and tells where it was put.
+
+    `concurrent.futures.wait` and `as_completed` take it as a future.
+    """
+
+    __slots__ = ("_published",)
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait until the record is written, at most so many seconds; then RequestTimedOut.
+
+        InvalidState in a callback: what is waited for would come in the same thread.
+        """
+        self._wait(timeout)
+        return self.metadata()
+
+    def exception(self, timeout: float | None = None) -> ClientError | None:
+        """Wait as `result` does; return why the record failed, None if it was written."""
+        self._wait(timeout)
+        return self._error()
+
+    def _wait(self, timeout: float | None) -> None:
+        if self.done():
+            return
+        refuse_in_callbacks()
+        known = threading.Event()
+        with self._batch_result.guard:
+            watched = self._batch_result.watch(self._index, known.set)
+        if watched and not known.wait(timeout):
+            raise RequestTimedOut(
+                f"no acknowledgement within {timeout} s",
+                advice="The record is still on its way; delivery_timeout_ms ends that.",
+            )
+
+    def add_done_callback(self, callback: Callable[[Self], object], /) -> None:
+        """Have a function called with this delivery once it is done, at once if it is already.
+
+        It is called on the event loop's thread and must not block: `result()`, and whatever else
+        waits, is refused there. What it raises is reported to the loop's exception handler.
+        """
+        with self._batch_result.guard:
+            watched = self._batch_result.watch(self._index, partial(_call, self, callback))
+        if not watched:
+            _call(self, callback)
+
+    def running(self) -> bool:
+        """Tell whether the record is on its way."""
+        return not self.done()
+
+    def cancel(self) -> bool:
+        """Tell that a record that was handed over cannot be taken back."""
+        return False
+
+    def cancelled(self) -> bool:
+        """Tell that it was not taken back."""
+        return False
+
+    # What concurrent.futures asks of a future
+
+    def _publish(self) -> _Published:
+        """Return what `concurrent.futures` works on, made when it first looks."""
+        published: _Published | None = getattr(self, "_published", None)
+        if published is None:
+            if not self.done():
+                refuse_in_callbacks()
+            with self._batch_result.guard:
+                published = getattr(self, "_published", None)
+                if published is None:
+                    published = self._published = _Published(self)
+                    if not self._batch_result.watch(self._index, published.finish):
+                        published.state = _FINISHED
+        return published
+
+    if not TYPE_CHECKING:  # which know those of the base
+
+        @property
+        def _condition(self) -> threading.RLock:
+            return self._publish().lock
+
+        @property
+        def _state(self) -> str:
+            return self._publish().state
+
+        @property
+        def _waiters(self) -> list[Any]:
+            return self._publish().waiters
+
+
+_RUNNING: Final = "RUNNING"
+_FINISHED: Final = "FINISHED"
+"""The words of `concurrent.futures`."""
+
+
+class _Published:
+    """The state of a delivery as `concurrent.futures.wait` and `as_completed` read it.
+
+    They lock all futures at once before they look, and count on none being finished meanwhile. So
+    each has a lock and a state of its own: the producer's would hold up everybody who sends.
+    """
+
+    __slots__ = ("_delivery", "lock", "state", "waiters")
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+        self.lock = threading.RLock()
+        self.state = _RUNNING
+        self.waiters: list[Any] = []
+
+    def finish(self) -> None:
+        """Tell those who wait; called once the delivery is done."""
+        delivery = self._delivery
+        with self.lock:
+            self.state = _FINISHED
+            for waiter in self.waiters:
+                tell = waiter.add_result if error_of(delivery) is None else waiter.add_exception
+                tell(delivery)
 
 
 FIRST_LOOK_COUNT: Final = 4096
@@ -183,7 +433,7 @@ class Tally:
         kept: list[Sent] = []
         failed = False
         for delivery in self._kept:
-            batch_result, _ = delivery.place()
+            batch_result, _ = place_of(delivery)
             if not batch_result.done:
                 kept.append(delivery)
             elif batch_result.error is not None and not failed:
@@ -194,7 +444,7 @@ class Tally:
     def result(self) -> int:
         """Return how many were written, all of them settled; raise why the first failed."""
         for delivery in self._kept:
-            error = delivery.exception()
+            error = error_of(delivery)
             if error is not None:
                 raise fresh(error)
         return self._count

@@ -7,18 +7,22 @@ serializers, a partitioner of the user's own.
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from moldau.base.clock import Clock, Random
 from moldau.base.errors import ConfigError
 from moldau.base.tuples import NamedTuple
-from moldau.client.errors import ClientError, SerializationFailed
+from moldau.client.errors import ClientClosed, ClientError, InvalidArgument, SerializationFailed
 from moldau.client.interceptors import InterceptorChain, ProducerInterceptor
 from moldau.client.producer_settings import ProducerSettings
-from moldau.client.producing.deliveries import Sent
+from moldau.client.producing.deliveries import Sent, error_of, watch_delivery
 from moldau.client.producing.partitioners import (
+    AnyPartitioner,
+    ConsistentRandomPartitioner,
+    FunctionPartitioner,
+    KeyedRoundRobinPartitioner,
     MetadataAgePartitioner,
     PartitionedCluster,
     Partitioner,
@@ -31,9 +35,15 @@ from moldau.client.serdes import (
     configure,
     serialize_with,
 )
-from moldau.client.settings import INT32_MAX, accepts_kafka_names
+from moldau.client.settings import INT32_MAX, accepts_kafka_names, name_of
+from moldau.client.statistics import Metrics, StatsCallback
 from moldau.engine.ports import ClientPorts, system_ports
 from moldau.engine.settings import DEFAULT_SERVERS, ConnectionSettings, Servers, pick
+
+if TYPE_CHECKING:
+    from moldau.client.producing.core import ProducerCore
+
+R = TypeVar("R")
 
 Headers = Sequence[Header] | Mapping[str, bytes | None]
 
@@ -44,11 +54,15 @@ a broker that is well, and no more than a person would wait who wants it to stop
 PARTITIONERS: Final[Mapping[str, Callable[[Random, Clock], Partitioner] | None]] = {
     "default": None,
     "round_robin": lambda random, _: RoundRobinPartitioner(random),
+    "keyed_round_robin": lambda random, _: KeyedRoundRobinPartitioner(random),
+    "consistent_random": lambda random, _: ConsistentRandomPartitioner(random),
     "metadata_age": MetadataAgePartitioner,
 }
 """The built-in ones by name; the default needs none."""
 
-_JAVA_PARTITIONERS: Final = {
+_OTHER_NAMES: Final = {
+    "crc32": "consistent_random",
+    "murmur2_random": "default",
     "org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin",
     "org.apache.kafka.clients.producer.UniformStickyPartitioner": "default",
     "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "default",
@@ -95,11 +109,13 @@ class ProducerFace(Generic[K, V]):
         compression_gzip_level: int = -1,
         compression_lz4_level: int = 9,
         compression_zstd_level: int = 3,
-        partitioner_class: Partitioner | type[Partitioner] | str | None = None,
+        partitioner_class: AnyPartitioner | None = None,
         partitioner_ignore_keys: bool = False,
         partitioner_adaptive_partitioning_enable: bool = True,
         partitioner_availability_timeout_ms: int = 0,
         interceptor_classes: Iterable[ProducerInterceptor | type[ProducerInterceptor]] = (),
+        stats_callback: StatsCallback | None = None,
+        statistics_interval_ms: float = 0,
         client_id: str = "",
         bootstrap_timeout_ms: int = 10_000,
         request_timeout_ms: int = 30_000,
@@ -119,14 +135,14 @@ class ProducerFace(Generic[K, V]):
         client_dns_lookup: str = "use_all_dns_ips",
         security_protocol: str = "PLAINTEXT",
         version_ceilings: Mapping[int, int] | None = None,
-        ports: ClientPorts | None = None,
+        _ports: ClientPorts | None = None,
     ) -> None:
         """Take the settings; nothing is connected yet. ConfigError if they cannot be."""
         values = {name: value for name, value in locals().items() if name != "self"}
-        values["version_ceilings"] = version_ceilings or {}
+        values |= {"version_ceilings": version_ceilings or {}, "client_id": name_of(client_id)}
         self._connection_settings = pick(ConnectionSettings, values)
         self._settings = pick(ProducerSettings, values)
-        self._ports = ports or system_ports(self._connection_settings)
+        self._ports = _ports or system_ports(self._connection_settings)
         self._serializers = (key_serializer, value_serializer)
         for given, is_key in ((key_serializer, True), (value_serializer, False)):
             configure(given, values, is_key=is_key)
@@ -136,15 +152,27 @@ class ProducerFace(Generic[K, V]):
         if self._partitioner is not None:
             self._partitioner.configure(values)
         self._interceptors = InterceptorChain(interceptor_classes, values)
-        self._prepares = bool(
-            self._serialize_key or self._serialize_value or self._partitioner or self._interceptors
-        )
+        serializes = self._serialize_key or self._serialize_value
+        self._prepares = bool(serializes or self._partitioner or self._interceptors)
         self._crowd = self._settings.buffer_memory // 2
         """Bytes in the buffer above which those who can wait, wait."""
         self._set_up()
 
+    _is_closed = False
+    """Closed, if only before it was started."""
+
     def _set_up(self) -> None:
         """Make what a face needs of its own."""
+
+    _core: ProducerCore[Any] | None = None
+
+    def metrics(self) -> Metrics:
+        """Return numbers on the producer, under the names of Kafka's metrics; none before start."""
+        return {} if self._core is None else self._core.metrics()
+
+    def _check_not_closed(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("the producer has been closed")
 
     def _intercepted(self, record: ProducerRecord[K, V]) -> ProducerRecord[K, V]:
         return self._interceptors.changed("on_send", record, ProducerRecord)
@@ -193,10 +221,10 @@ class ProducerFace(Generic[K, V]):
 
     def _report(self, delivery: Sent) -> None:
         """Have interceptors told what becomes of a record."""
-        delivery.add_done_callback(self._acknowledged)
+        watch_delivery(delivery, self._acknowledged)
 
     def _acknowledged(self, delivery: Sent) -> None:
-        error = delivery.exception()
+        error = error_of(delivery)
         metadata = None if error is not None else delivery.metadata()
         self._interceptors.tell("on_acknowledgement", metadata, error)
 
@@ -223,11 +251,20 @@ def header_pairs(headers: Headers) -> Sequence[Header]:
     return tuple(headers.items()) if isinstance(headers, Mapping) else headers
 
 
+def each_record(records: Iterable[R]) -> Iterator[R]:
+    """Take records one by one; InvalidArgument for what is one, above all one text."""
+    if isinstance(records, (str, bytes)) or not isinstance(records, Iterable):
+        raise InvalidArgument(f"records are several: [{records!r:.100}]")
+    return iter(records)
+
+
 def record_fields(topic: str, record: Any) -> tuple[Any, Any, int | None, int | None, Headers]:
     """Return value, key, partition, timestamp and headers of a record, or of a mere value."""
     if isinstance(record, ProducerRecord):
         if record.topic != topic:
-            raise ValueError(f"a record for {record.topic} is not one for {topic}: send it alone")
+            raise InvalidArgument(
+                f"a record for {record.topic} is not one for {topic}: send it alone"
+            )
         return record[1:]
     return record, None, None, None, ()
 
@@ -238,6 +275,8 @@ def _partitioner(given: Any, ports: ClientPorts) -> Partitioner | None:
         return None
     if isinstance(given, str):
         return _named_partitioner(given, ports)
+    if callable(given) and not isinstance(given, type) and not hasattr(given, "partition"):
+        return FunctionPartitioner(given)
     missing = [name for name in _METHODS if not callable(getattr(given, name, None))]
     if missing:
         raise ConfigError(
@@ -251,7 +290,7 @@ def _partitioner(given: Any, ports: ClientPorts) -> Partitioner | None:
 
 
 def _named_partitioner(given: str, ports: ClientPorts) -> Partitioner | None:
-    name = _JAVA_PARTITIONERS.get(given, given)
+    name = _OTHER_NAMES.get(given, given)
     if name not in PARTITIONERS:
         raise ConfigError(
             f"partitioner_class={given!r} is neither a partitioner nor one of"

@@ -20,16 +20,16 @@ lets go is a signal's handler that forks: the lock is its own thread's."""
 class Forkable(Protocol):
     """What a fork must know how to treat."""
 
-    def hold_still(self, patience_s: float) -> bool:
-        """Let nobody change anything until `go_on`; False if that cannot be had."""
+    def _hold_still(self, patience_s: float) -> bool:
+        """Let nobody change anything until `_go_on`; False if that cannot be had."""
         ...
 
-    def go_on(self) -> None:
+    def _go_on(self) -> None:
         """Let it be changed again."""
         ...
 
-    def become_copy(self) -> None:
-        """Refuse everything from now on: this is the child's. Called before `go_on`."""
+    def _become_copy(self) -> None:
+        """Refuse everything from now on: this is the child's. Called before `_go_on`."""
         ...
 
 
@@ -47,7 +47,8 @@ def watch_forks(one: Forkable) -> None:
 
 def _before() -> None:
     _forking.acquire()
-    _still.extend((one, one.hold_still(PATIENCE_S)) for one in tuple(_known))
+    for one in tuple(_known):
+        _still.append((one, one._hold_still(PATIENCE_S)))  # noqa: SLF001 - not for users
 
 
 def _after_in_parent() -> None:
@@ -56,14 +57,14 @@ def _after_in_parent() -> None:
 
 def _after_in_child() -> None:
     for one, _ in _still:
-        one.become_copy()
+        one._become_copy()  # noqa: SLF001 - as above
     _let_go()
 
 
 def _let_go() -> None:
     for one, is_held in _still:
         if is_held:
-            one.go_on()
+            one._go_on()  # noqa: SLF001 - as above
     _still.clear()
     _forking.release()
 

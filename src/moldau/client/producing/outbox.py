@@ -14,7 +14,6 @@ from typing import Any, Final, Generic, TypeVar
 from moldau.base.clock import Clock
 from moldau.client.errors import (
     BufferFull,
-    ClientClosed,
     ClientError,
     SerializationFailed,
     UnknownTopicOrPartition,
@@ -24,6 +23,7 @@ from moldau.client.producing.batch_results import BatchResult, fresh
 from moldau.client.producing.batches import ProducerBatch
 from moldau.client.producing.queues import PartitionQueue
 from moldau.client.records import Header
+from moldau.engine.arguments import check_int, check_topic
 from moldau.engine.metadata import TopicImage
 from moldau.engine.murmur2 import partition_for_key
 
@@ -53,6 +53,9 @@ class Outbox(Generic[D]):
         self._topics: dict[str, TopicQueues] = {}
         """The known ones; none while sending is refused: then every record takes the slow path."""
         self._refusal: ClientError | None = None
+        self._is_over = False
+        self.before_batch: Callable[[], None] = _nothing
+        """Called before a batch is opened, which is often enough for what is always the same."""
         self.on_news: Callable[[], None] = _nothing
         """Called when a batch was opened or closed: the sender may have something to do."""
 
@@ -71,15 +74,15 @@ class Outbox(Generic[D]):
         that costs nothing where they are, and a check before would. A wrong timestamp would only
         be noticed when the batch is sealed, when it takes all others of the batch with it.
         """
-        queues = self._topics.get(topic)
-        if queues is None:
-            self._check_open()
-            return None
-        if timestamp_ms is None:
-            timestamp_ms = self._wall_ms()
-        else:
-            check_timestamp(timestamp_ms)
         try:
+            queues = self._topics.get(topic)
+            if queues is None:
+                self._check_open()
+                return None
+            if timestamp_ms is None:
+                timestamp_ms = self._wall_ms()
+            else:
+                check_timestamp(timestamp_ms)
             if partition is not None:
                 if not 0 <= partition < queues.partition_count:
                     return None
@@ -101,6 +104,7 @@ class Outbox(Generic[D]):
         except (TypeError, AttributeError, ValueError) as error:
             if isinstance(key, (bytearray, memoryview)):  # has no hash; nearly nobody has such keys
                 return self.put(topic, bytes(key), value, partition, timestamp_ms, headers)
+            check_target(topic, partition)
             check_bytes(key, value, headers)
             raise SerializationFailed(f"the record cannot be written: {error}") from error
 
@@ -115,6 +119,7 @@ class Outbox(Generic[D]):
         full: ProducerBatch | None,
     ) -> D:
         """Put a record where a batch must be opened, and perhaps another closed, for it."""
+        self.before_batch()
         accumulator = self._accumulator
         size = accumulator.checked_size(key, value, headers)
         now = self._clock.monotonic()
@@ -176,12 +181,19 @@ class Outbox(Generic[D]):
 
     def refuse(self, error: ClientError) -> None:
         """Take nothing: every `send` raises this."""
-        self._refusal = error
-        self._topics = {}
+        if not self._is_over:
+            self._refusal = error
+            self._topics = {}
+
+    def refuse_for_good(self, error: ClientError) -> None:
+        """Take nothing any more, whatever a transaction does."""
+        self._is_over = False
+        self.refuse(error)
+        self._is_over = True
 
     def accept(self) -> None:
-        """Take records; a producer that was closed stays closed."""
-        if not isinstance(self._refusal, ClientClosed):
+        """Take records; a producer that was closed, or has failed, stays so."""
+        if not self._is_over:
             self._refusal = None
             self._topics = self._known
 
@@ -189,6 +201,13 @@ class Outbox(Generic[D]):
 def no_such_partition(topic: str, partition: int | None, count: int) -> UnknownTopicOrPartition:
     """Make what a record is told whose partition does not exist."""
     return UnknownTopicOrPartition(f"{topic} has no partition {partition}: there are {count}")
+
+
+def check_target(topic: object, partition: object) -> None:
+    """Say if a record is sent to what is no topic, or no partition."""
+    check_topic(topic)
+    if partition is not None:
+        check_int("partition", partition)
 
 
 def check_timestamp(timestamp_ms: object) -> None:

@@ -27,14 +27,16 @@ from moldau.client.errors import (
 )
 from moldau.client.producing.accumulator import Accumulator
 from moldau.client.producing.batch_results import BatchResult, Guard, Moved, Watcher
-from moldau.client.producing.deliveries import Sent
+from moldau.client.producing.deliveries import Sent, place_of
 from moldau.client.producing.outbox import (
     Outbox,
     check_bytes,
+    check_target,
     check_timestamp,
     no_such_partition,
 )
 from moldau.client.records import Header
+from moldau.engine.background import Crashed, failure_of, in_background
 from moldau.engine.cluster import Cluster
 from moldau.engine.metadata import TopicImage
 
@@ -68,6 +70,7 @@ class Parking(Generic[D]):
         guard: Guard,
         max_block_ms: int,
         on_failed: Callable[[ClientError], None],
+        crashed: Crashed,
     ) -> None:
         self._cluster = cluster
         self._accumulator = accumulator
@@ -77,6 +80,7 @@ class Parking(Generic[D]):
         self._guard = guard
         self._max_block_s = max_block_ms / 1000
         self._on_failed = on_failed
+        self._crashed = crashed
         self._waiting: dict[str, deque[_Parked]] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
 
@@ -96,6 +100,7 @@ class Parking(Generic[D]):
         choose: Callable[[], int] | None,
     ) -> D:
         """Keep a record until its topic is known."""
+        check_target(topic, partition)
         check_bytes(key, value, headers)
         if timestamp_ms is None:
             timestamp_ms = self._clock.wall_ms()
@@ -111,7 +116,8 @@ class Parking(Generic[D]):
         parked = _Parked(batch_result, key, value, partition, timestamp_ms, headers, size, choose)
         self._waiting.setdefault(topic, deque()).append(parked)
         if topic not in self._asking:
-            self._asking[topic] = asyncio.get_running_loop().create_task(self._ask(topic))
+            name = f"the search for topic {topic}"
+            self._asking[topic] = in_background(self._ask(topic), name, self._crashed)
         return self._delivery(batch_result, 0, timestamp_ms)
 
     async def _ask(self, topic: str) -> None:
@@ -122,6 +128,9 @@ class Parking(Generic[D]):
             if self._waiting[topic]:
                 self._on_failed(error)
             self._fail(topic, error)
+        except Exception as error:
+            self._fail(topic, failure_of(f"the search for topic {topic}", error))
+            raise
         else:
             self._place(topic, image)
         finally:
@@ -164,7 +173,7 @@ class Parking(Generic[D]):
                 delivery = self._outbox.put(topic, key, value, partition, timestamp_ms, headers)
             if delivery is None:
                 raise no_such_partition(topic, partition, self._outbox.partition_count(topic))
-            batch_result.move(Moved(1, *delivery.place()))
+            batch_result.move(Moved(1, *place_of(delivery)))
 
     def _fail(self, topic: str, error: ClientError) -> None:
         waiting = self._waiting[topic]

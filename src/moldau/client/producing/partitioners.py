@@ -1,24 +1,27 @@
 """Which partition a record goes to, where neither the user nor the key's hash decides.
 
 The usual way needs nothing of this: a given partition, else the key's hash (`murmur2`), else the
-sticky partition (`accumulator`). Here is what a user can put in its place: round robin; the oldest
-way of Kafka 0.8, one random partition for as long as metadata is good; or a partitioner of their
-own with the same three methods. A partitioner is asked for every record without a partition.
+sticky partition (`accumulator`). Here is what a user can put in its place: round robin, with keys
+or without; librdkafka's hash; the oldest way of Kafka 0.8, one random partition for as long as
+metadata is good; or a partitioner of their own, a function or an object with the same three
+methods. A partitioner is asked for every record without a partition.
 
 Pure: a partitioner that needs time or chance is given them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
+from zlib import crc32
 
 from moldau.base.clock import Clock, Random
+from moldau.engine.metadata import BrokerImage
 from moldau.engine.murmur2 import partition_for_key
 
 
 class PartitionedCluster(Protocol):
-    """What a partitioner may know of the cluster."""
+    """What a partitioner may know of the cluster: a view that it cannot change anything by."""
 
     def partition_count(self, topic: str) -> int:
         """Return how many partitions a topic has."""
@@ -27,6 +30,18 @@ class PartitionedCluster(Protocol):
     def available_partitions(self, topic: str) -> Sequence[int]:
         """Return the partitions that have a leader; all of them if none has."""
         ...
+
+    def leader(self, topic: str, partition: int) -> BrokerImage | None:
+        """Return the broker that leads a partition, with its rack; None if none does."""
+        ...
+
+    def brokers(self) -> Sequence[BrokerImage]:
+        """Return the brokers of the cluster, each with its id, address and rack."""
+        ...
+
+
+PartitionFunction = Callable[[str, Any, bytes | None, Any, bytes | None, PartitionedCluster], int]
+"""Chooses partitions as the method of a `Partitioner` does."""
 
 
 class Partitioner(Protocol):
@@ -51,6 +66,10 @@ class Partitioner(Protocol):
     def close(self) -> None:
         """Give back what it holds; called once, last."""
         ...
+
+
+AnyPartitioner = Partitioner | type[Partitioner] | PartitionFunction | str
+"""What a user may give: the last is the name of one that is built in."""
 
 
 class RoundRobinPartitioner:
@@ -79,6 +98,68 @@ class RoundRobinPartitioner:
             turn = self._random.randrange(len(available))
         self._turns[topic] = turn + 1
         return available[turn % len(available)]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class KeyedRoundRobinPartitioner(RoundRobinPartitioner):
+    """The default of Kafka 1.x: a key's hash decides; records without a key take turns."""
+
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        key_bytes: bytes | None,
+        value: Any,
+        value_bytes: bytes | None,
+        cluster: PartitionedCluster,
+    ) -> int:
+        """Return the key's partition, or the next that has a leader."""
+        if key_bytes is not None:
+            return partition_for_key(bytes(key_bytes), cluster.partition_count(topic))
+        return super().partition(topic, key, key_bytes, value, value_bytes, cluster)
+
+
+class ConsistentRandomPartitioner:
+    """librdkafka's default: a key's CRC-32 decides; records without one go anywhere.
+
+    An empty key counts as none. All producers that share a keyed topic have to agree on it.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def configure(self, configs: Mapping[str, Any]) -> None:
+        """Nothing to set."""
+
+    def partition(
+        self,
+        topic: str,
+        key: Any,  # noqa: ARG002 - as the protocol has it
+        key_bytes: bytes | None,
+        value: Any,  # noqa: ARG002
+        value_bytes: bytes | None,  # noqa: ARG002
+        cluster: PartitionedCluster,
+    ) -> int:
+        """Return the key's partition, or any that has a leader."""
+        if key_bytes:
+            return crc32(key_bytes) % cluster.partition_count(topic)
+        available = cluster.available_partitions(topic)
+        return available[self._random.randrange(len(available))]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class FunctionPartitioner:
+    """A function of the user's as a partitioner."""
+
+    def __init__(self, function: PartitionFunction) -> None:
+        self.partition = function
+
+    def configure(self, configs: Mapping[str, Any]) -> None:
+        """Nothing to set."""
 
     def close(self) -> None:
         """Nothing is held."""

@@ -34,6 +34,7 @@ from moldau.client.producing.produce_template import FIRST_TEMPLATE_VERSION, Pro
 from moldau.client.producing.queues import NO_LEADER, PartitionQueue
 from moldau.client.producing.sequences import SequenceIdentity
 from moldau.client.producing.settling import Answer, Gate, Item, Settling
+from moldau.engine.background import Crashed, failure_of, in_background
 from moldau.engine.cluster import Cluster
 from moldau.engine.connection import ClientConnection
 from moldau.engine.metadata import MetadataImage
@@ -133,6 +134,8 @@ class Sender:
         self.gate: Gate | None = None
         self.identity: SequenceIdentity | None = None
         """Who batches are numbered as, where there is no transaction to say so."""
+        self.crashed: Crashed = _nothing
+        """Called when sending ended by a bug of ours."""
         self.ask_identity: Callable[[], None] = _nothing
         """Called when an idempotent producer has no identity to number with."""
         self._templates: dict[PartitionQueue, ProduceTemplate] = {}
@@ -140,6 +143,11 @@ class Sender:
         cluster.on_change(self._changed)
 
     # Waking up
+
+    @property
+    def in_flight_count(self) -> int:
+        """How many requests are on their way."""
+        return self._in_flight
 
     @property
     def is_idle(self) -> bool:
@@ -157,6 +165,13 @@ class Sender:
         self._woken = False
         if self._closed:
             return
+        try:
+            self._pump()
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing would be sent any more
+            # Not from here: it may be in the middle of somebody's `send`.
+            self._loop.call_soon(self.crashed, failure_of("the sending", error))
+
+    def _pump(self) -> None:
         now = self._clock.monotonic()
         accumulator = self._accumulator
         with self._guard:
@@ -323,7 +338,8 @@ class Sender:
 
     def _connect(self, lane: _Lane) -> None:
         if lane.connecting is None:
-            lane.connecting = self._loop.create_task(self._connected(lane))
+            name = f"the connecting to broker {lane.broker_id}"
+            lane.connecting = in_background(self._connected(lane), name, self.crashed)
 
     async def _connected(self, lane: _Lane) -> None:
         """Connect; the link has its own patience. Cancelled when the sender closes."""
@@ -491,5 +507,5 @@ def _as_client_error(error: Exception) -> ClientError:
     return failed
 
 
-def _nothing() -> None:
+def _nothing(*_: object) -> None:
     """Serve where nobody asks for more."""

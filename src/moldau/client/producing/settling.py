@@ -122,6 +122,8 @@ class Settling:
         self._pauses: set[asyncio.TimerHandle] = set()
         self._flushes: list[_Flush] = []
         self.gate: Gate | None = None
+        self.sent_count = self.sent_size = self.failed_count = self.retried_count = 0
+        """Records and bytes, as metrics tell them."""
 
     # Answers
 
@@ -214,8 +216,8 @@ class Settling:
         if decision is Verdict.RENUMBER:
             assert queue.sequences is not None
             queue.sequences.gap = Gap.CERTAIN
-        self._follow(queue, code, answer, response)
-        self._again(queue, batch, now)
+        is_moved = self._follow(queue, code, answer, response)
+        self._again(queue, batch, now, is_moved=is_moved)
         return []
 
     def _may_go_on(self) -> bool:
@@ -237,6 +239,8 @@ class Settling:
         queue.acknowledged(batch)
         if batch.expired:
             return []
+        self.sent_count += batch.count
+        self.sent_size += batch.size
         self._settled(batch)
         return batch.batch_result.settle(None, base_offset, append_time_ms)
 
@@ -260,10 +264,14 @@ class Settling:
         code: ErrorCode,
         answer: PartitionProduceResponse,
         response: ProduceResponse,
-    ) -> None:
-        """Find the leader that should have been asked."""
+    ) -> bool:
+        """Find the leader that should have been asked; tell whether the answer names a newer one.
+
+        What is known is what the batch was sent by: an answer that repeats it names nobody new.
+        """
         leader = answer.current_leader
         if leader.leader_id >= 0:
+            known = self._cluster.image.leader(queue.topic, queue.partition)
             # On a later turn: it ends in the sender, which takes the guard.
             self._loop.call_soon(
                 self._cluster.learn_leader,
@@ -273,12 +281,17 @@ class Settling:
                 leader.leader_epoch,
                 response.node_endpoints,
             )
-        elif code in _REFRESHING:
+            return known is None or known.leader_epoch < leader.leader_epoch
+        if code in _REFRESHING:
             self._cluster.request_refresh()
+        return False
 
-    def _again(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> None:
-        """Put a batch back, to be sent after a pause."""
-        pause_s = self._backoff.wait_s(batch.attempts, self._random)
+    def _again(
+        self, queue: PartitionQueue, batch: ProducerBatch, now: float, *, is_moved: bool = False
+    ) -> None:
+        """Put a batch back, to be sent after a pause; without one to a leader that has moved."""
+        self.retried_count += batch.count
+        pause_s = 0.0 if is_moved else self._backoff.wait_s(batch.attempts, self._random)
         batch.not_before = now + pause_s
         queue.requeue(batch)
         handle: asyncio.TimerHandle
@@ -337,6 +350,7 @@ class Settling:
     ) -> list[Watcher]:
         queue.given_up(batch)
         batch.expired = True
+        self.failed_count += batch.count
         self._settled(batch)
         return batch.batch_result.settle(error)
 

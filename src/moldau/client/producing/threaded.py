@@ -29,12 +29,13 @@ from moldau.client.producing.face import (
     Headers,
     Prepared,
     ProducerFace,
+    each_record,
     header_pairs,
     patience_after,
     record_fields,
 )
 from moldau.client.producing.forking import watch_forks
-from moldau.client.producing.outbox import no_such_partition
+from moldau.client.producing.outbox import check_target, no_such_partition
 from moldau.client.producing.scopes import (
     GroupMember,
     Offsets,
@@ -42,6 +43,7 @@ from moldau.client.producing.scopes import (
     Transaction,
 )
 from moldau.client.records import K, ProducerRecord, V
+from moldau.engine.arguments import check_number, check_topic
 from moldau.engine.portal import Portal, forked
 
 logger = logging.getLogger(__name__)
@@ -69,6 +71,7 @@ class Producer(ProducerFace[K, V]):
 
     def start(self) -> None:
         """Find the cluster; NoBrokerReachable. `with` does it, and so does the first `send`."""
+        self._check_not_closed()
         watch_forks(self)
         with self._starting:
             if self._portal is not None:
@@ -106,6 +109,9 @@ class Producer(ProducerFace[K, V]):
         when another thread is waiting in `close`. From a callback it is always 0: what it could
         wait for comes in the same thread.
         """
+        if timeout is not None:
+            check_number("timeout", timeout)
+        self._is_closed = True
         with self._starting:
             core, portal = self._core, self._portal
         if core is None or portal is None:
@@ -148,15 +154,15 @@ class Producer(ProducerFace[K, V]):
 
     # What a fork asks for: see `forking`
 
-    def hold_still(self, patience_s: float) -> bool:
-        """Let nobody touch the buffer until `go_on`."""
+    def _hold_still(self, patience_s: float) -> bool:
+        """Let nobody touch the buffer until `_go_on`."""
         return self._lock.acquire(timeout=patience_s)
 
-    def go_on(self) -> None:
+    def _go_on(self) -> None:
         """Let the buffer be touched again."""
         self._lock.release()
 
-    def become_copy(self) -> None:
+    def _become_copy(self) -> None:
         """Refuse everything: the engine is another process's."""
         self._starting = threading.Lock()  # whoever held it is not here
         if self._core is not None:
@@ -230,6 +236,7 @@ class Producer(ProducerFace[K, V]):
 
     def _send_prepared(self, record: ProducerRecord[K, V]) -> Delivery:
         record = self._intercepted(record)
+        check_target(record.topic, record.partition)
         deadline = self._deadline()
         try:
             core, portal = self._running()
@@ -237,8 +244,8 @@ class Producer(ProducerFace[K, V]):
             if self._partitioner is not None and not known and not portal.is_own_thread:
                 portal.call(core.parking.open(record.topic, deadline))
                 known = True
-            prepared = self._prepared(record, core.outbox if known else None)
-            choose = self._choice(record, prepared, core.outbox)
+            prepared = self._prepared(record, core.view if known else None)
+            choose = self._choice(record, prepared, core.view)
             delivery = self._put_waiting(prepared, choose, deadline)
         except ClientError as error:
             self._not_sent(error)
@@ -255,6 +262,7 @@ class Producer(ProducerFace[K, V]):
         In a callback there is nothing to wait for: room is made here, and so is what is known of
         topics. The record itself waits there.
         """
+        check_target(record.topic, record.partition)
         core, portal = self._running()
         refreshed = False
         while True:
@@ -320,8 +328,9 @@ class Producer(ProducerFace[K, V]):
 
         Returns how many; raises what the first that failed failed of, after all are settled.
         """
+        check_topic(topic)
         tally = Tally()
-        for record in records:
+        for record in each_record(records):
             value, key, partition, timestamp_ms, headers = record_fields(topic, record)
             tally.add(
                 self.send(
@@ -341,6 +350,8 @@ class Producer(ProducerFace[K, V]):
 
         RequestTimedOut after these seconds; the sending goes on.
         """
+        if timeout is not None:
+            check_number("timeout", timeout)
         core, portal = self._running()
         try:
             portal.call(core.flush(), timeout)

@@ -25,6 +25,7 @@ from moldau.client.errors import (
     ClientError,
     CommitFailed,
     InvalidState,
+    ProducerFenced,
     UnsupportedVersion,
 )
 from moldau.client.producer_settings import ProducerSettings
@@ -43,7 +44,10 @@ from moldau.client.producing.transaction_rules import (
     refusal,
     send_refusal,
 )
+from moldau.engine.arguments import check_text
+from moldau.engine.background import Crashed, in_background
 from moldau.engine.cluster import Cluster, CoordinatorKind, Lane
+from moldau.engine.partitions import as_offsets
 from moldau.engine.retry import raise_for, read_or_lost, retried
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import ProduceRequest
@@ -95,12 +99,14 @@ class Transactions:
         outbox: Outbox[Any],
         sender: Sender,
         settings: ProducerSettings,
+        crashed: Crashed,
     ) -> None:
         assert settings.transactional_id is not None
         self._cluster = cluster
         self._outbox = outbox
         self._sender = sender
         self._settings = settings
+        self._crashed = crashed
         self._id = settings.transactional_id
         self._state = State.NEW
         self._error: ClientError | None = None
@@ -142,7 +148,9 @@ class Transactions:
             return True
         self._to_add.add(queue)
         if self._adding is None:
-            self._adding = asyncio.get_running_loop().create_task(self._add_partitions())
+            self._adding = in_background(
+                self._add_partitions(), "the adding of partitions", self._crashed
+            )
         return False
 
     def failed(self, error: ClientError) -> None:
@@ -157,7 +165,7 @@ class Transactions:
         elif self._state in (State.OPEN, State.COMMITTING):
             self._state = State.BROKEN
         told: ClientError = error
-        if self._state is State.BROKEN:
+        if self._state is State.BROKEN and not isinstance(error, ProducerFenced):
             told = InvalidState(
                 f"the transaction is broken: {error.what}", advice="Abort it; then go on."
             )
@@ -215,6 +223,8 @@ class Transactions:
     async def send_offsets(self, offsets: Offsets, member: GroupMember) -> None:
         """Make a group's offsets part of the transaction (KIP-447). Cancelled: abort."""
         self._check("send offsets in")
+        offsets = as_offsets(offsets)
+        check_text("group_id", getattr(member, "group_id", member))
         deadline = self._deadline()
         if not offsets:
             return

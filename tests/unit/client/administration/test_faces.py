@@ -29,7 +29,7 @@ def test_there_is_no_call_that_only_one_face_has():
     def public(face):
         return {name for name in dir(face) if not name.startswith("_")}
 
-    assert public(Admin) == public(AsyncAdmin) == {*CALLS, "start", "close"}
+    assert public(Admin) == public(AsyncAdmin) == {*CALLS, "start", "close", "metrics"}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -105,6 +105,7 @@ def test_one_where_several_are_meant_is_refused_before_a_broker_is_asked(call, s
     async def main():
         settings = ConnectionSettings(bootstrap_servers="localhost:1")
         admin = AsyncAdmin()
+        admin._loop = asyncio.get_running_loop()
         admin._running = Asking(Cluster(settings, system_ports(settings)), 1000)
         await call(admin)
 

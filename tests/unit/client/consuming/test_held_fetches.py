@@ -39,14 +39,14 @@ def reading(world, ceilings, **settings):
 
 async def held(consumer):
     """Wait until the broker holds a fetch that found nothing."""
-    assert await consumer.poll(1_000) == []
+    assert await consumer.poll(timeout_ms=1_000) == []
 
 
 async def soon(world, consumer, count):
     """Return that many values, which must not take long."""
     began, values = world.now, []
     while len(values) < count:
-        records = await consumer.poll(SOON_S * 1000)
+        records = await consumer.poll(timeout_ms=SOON_S * 1000)
         assert records, f"only {values} came"
         values += [record.value for record in records]
     assert world.now - began < SOON_S
@@ -128,7 +128,7 @@ def test_nothing_comes_twice_and_all_are_fetched_together_again():
             for number in range(200):
                 await write(world, (QUIET, FULL)[number % 2], b"%d" % number)
                 consumer.seek(FULL, await consumer.position(FULL))
-                seen += [int(one.value) for one in await consumer.poll(1_000)]
+                seen += [int(one.value) for one in await consumer.poll(timeout_ms=1_000)]
             assert sorted(seen) == list(range(200))
             await asyncio.sleep(2)
             (source,) = consumer._core._fetcher._sources.values()
@@ -148,6 +148,6 @@ def test_a_broker_that_goes_away_meanwhile_is_found_again():
             world.broker.kill()
             await asyncio.sleep(1)
             await world.broker.start()
-            assert [one.value for one in await consumer.poll(30_000)] == [b"1"]
+            assert [one.value for one in await consumer.poll(timeout_ms=30_000)] == [b"1"]
 
     run_virtually(story, topics={"t": 2})

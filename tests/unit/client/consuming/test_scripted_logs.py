@@ -46,7 +46,7 @@ async def polled(consumer, count):
     """Poll until this many records have come."""
     records = []
     while len(records) < count:
-        records += await consumer.poll(WAIT_MS)
+        records += await consumer.poll(timeout_ms=WAIT_MS)
     return [record.value for record in records]
 
 
@@ -114,7 +114,9 @@ def test_without_a_policy_a_cut_log_is_the_users_to_decide():
 
 def test_what_was_fetched_but_not_handed_out_of_a_cut_log_never_is():
     async def scenario(broker, consumer):
-        assert [one.value for one in await consumer.poll(WAIT_MS, max_records=1)] == [b"a"]
+        assert [one.value for one in await consumer.poll(timeout_ms=WAIT_MS, max_records=1)] == [
+            b"a"
+        ]
         broker.batches = [batch(0, [b"a"], epoch=0), batch(1, [b"B"], epoch=3)]
         broker.epoch_end = (0, 1)
         new_term(broker, 3)
@@ -277,7 +279,7 @@ def test_what_the_user_may_not_read_is_said_and_tried_again():
             lambda _: broker.fetched(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, records=None)
         )
         with pytest.raises(TopicAuthorizationFailed, match="t-0"):
-            await consumer.poll(WAIT_MS)
+            await consumer.poll(timeout_ms=WAIT_MS)
         assert await polled(consumer, 2) == [b"a", b"b"]
 
     assigned(scenario, AB)
@@ -371,7 +373,7 @@ def test_records_from_before_the_position_alone_are_no_answer():
         consumer.seek(PARTITION, 2)
         broker.fetches.append(lambda _: broker.fetched(records=AB))
         with pytest.raises(CorruptAnswer, match=r"t-0 at offset 2.*before it"):
-            await consumer.poll(WAIT_MS)
+            await consumer.poll(timeout_ms=WAIT_MS)
 
     assigned(scenario, AB)
 
@@ -380,7 +382,7 @@ def test_a_first_batch_that_never_comes_whole_is_named():
     async def scenario(broker, consumer):
         broker.fetches.append(lambda _: broker.fetched(records=AB[:40]))
         with pytest.raises(RecordTooLarge, match="offset 0 is larger"):
-            await consumer.poll(WAIT_MS)
+            await consumer.poll(timeout_ms=WAIT_MS)
         assert await polled(consumer, 2) == [b"a", b"b"]
 
     assigned(scenario, AB)
@@ -402,7 +404,7 @@ def test_a_seek_makes_an_answer_on_its_way_worthless():
 
         keep = []
         broker.fetches.append(slow)
-        waiting = asyncio.create_task(consumer.poll(WAIT_MS))
+        waiting = asyncio.create_task(consumer.poll(timeout_ms=WAIT_MS))
         await asked.wait()
         consumer.seek(PARTITION, 2)
         release.set()

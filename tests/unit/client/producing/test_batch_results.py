@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kits.producer_kit import GUARD, batch
-from moldau.client.errors import DeliveryTimedOut, InvalidState
+from moldau.client.errors import DeliveryTimedOut
 from moldau.client.producing.batch_results import BatchResult, Moved
 from moldau.client.producing.deliveries import AsyncDelivery, Delivery
 
@@ -84,8 +84,3 @@ def test_everybody_who_is_told_of_a_failure_gets_an_exception_of_their_own():
             Delivery(shared, index, 0).result()
         raised.append(caught.value)
     assert raised[0] is not raised[1]
-
-
-def test_a_record_on_its_way_has_no_outcome_yet():
-    with pytest.raises(InvalidState):
-        Delivery(batch_result(), 0, 0).exception()

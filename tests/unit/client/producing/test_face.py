@@ -47,7 +47,6 @@ def test_a_partitioner_is_taken_as_a_class_or_an_object(given):
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        (lambda *_: 0, "has no configure, partition, close"),
         (RoundRobinPartitioner, "cannot be made"),
         ("robin", "nor one of default, round_robin"),
         (5, "is no partitioner"),

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import random
+from types import NoneType
 
-from moldau.client.producing.partitioners import MetadataAgePartitioner, RoundRobinPartitioner
+import pytest
+
+from moldau import Producer
+from moldau.client.producing.partitioners import (
+    ConsistentRandomPartitioner,
+    KeyedRoundRobinPartitioner,
+    MetadataAgePartitioner,
+    RoundRobinPartitioner,
+)
 from moldau.engine.murmur2 import partition_for_key
+from moldau.testing import TestBroker
 
 
 class Cluster:
@@ -63,3 +73,57 @@ def test_the_oldest_way_hashes_keys():
     partitioner = MetadataAgePartitioner(random.Random(1), Clock())
     partitioner.configure({"metadata_max_age_ms": 10_000})
     assert chosen(partitioner, b"key") == partition_for_key(b"key", 4)
+
+
+def test_the_default_of_kafka_1_hashes_keys_and_deals_out_the_rest():
+    partitioner = KeyedRoundRobinPartitioner(random.Random(3))
+    for key in (b"anna", b"", b"x" * 50):
+        assert chosen(partitioner, key) == partition_for_key(key, 4)
+    seen = [chosen(partitioner) for _ in range(6)]
+    assert sorted(seen[:3]) == [0, 1, 3]
+    assert seen[3:] == seen[:3]
+
+
+def test_keys_go_where_librdkafka_puts_them():
+    partitioner = ConsistentRandomPartitioner(random.Random(3))
+    # The check value of CRC-32 is that of these nine digits.
+    assert chosen(partitioner, b"123456789") == 0xCBF43926 % 4
+    assert {chosen(partitioner, key) for key in (None, b"") for _ in range(50)} == {0, 1, 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("crc32", ConsistentRandomPartitioner),
+        ("consistent_random", ConsistentRandomPartitioner),
+        ("keyed_round_robin", KeyedRoundRobinPartitioner),
+        ("round_robin", RoundRobinPartitioner),
+        ("murmur2_random", NoneType),
+    ],
+)
+def test_each_is_chosen_by_name(name, kind):
+    assert type(Producer(partitioner_class=name)._partitioner) is kind
+
+
+def test_a_function_sees_leaders_and_racks_and_cannot_change_anything():
+    seen = []
+
+    def partition(topic, key, key_bytes, value, value_bytes, cluster):
+        leader = cluster.leader(topic, 0)
+        seen.append((leader.broker_id, leader.rack, len(cluster.brokers())))
+        assert cluster.leader(topic, 7) is None
+        assert cluster.partition_count(topic) == 2
+        assert [name for name in dir(cluster) if not name.startswith("_")] == [
+            "available_partitions",
+            "brokers",
+            "leader",
+            "partition_count",
+        ]
+        return 1
+
+    with TestBroker(topics={"t": 2}, settings={"broker.rack": "cellar"}) as broker:
+        for _ in range(2):
+            with Producer(broker.bootstrap_servers, partitioner_class=partition) as producer:
+                assert producer.send("t", b"v", key=b"k").result(20).partition == 1
+        assert len(broker.records("t")) == 2
+    assert seen == [(seen[0][0], "cellar", 1)] * 2

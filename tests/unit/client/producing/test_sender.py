@@ -60,7 +60,10 @@ def refusing(code, **leader):
     return answer
 
 
-def test_a_leader_named_in_the_answer_is_asked_at_once_without_metadata():
+def test_a_leader_named_in_the_answer_is_asked_at_once_without_metadata_or_a_pause():
+    longer_than_it_may_take = {"retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000}
+    settings = {**QUICK, "request_timeout_ms": 1_000, "delivery_timeout_ms": 2_000}
+
     async def scenario():
         async with FaultyLog(1, faults()) as new, ScriptedBroker(broker_id=2) as old:
             old.peers, old.topics = [old], {"t": [(2, 0)]}
@@ -76,7 +79,9 @@ def test_a_leader_named_in_the_answer_is_asked_at_once_without_metadata():
                 asked.answer(ProduceResponse([answer], node_endpoints=[endpoint]))
 
             old._answers[PRODUCE] = moved
-            async with AsyncProducer(old.address, enable_idempotence=False, **QUICK) as producer:
+            async with AsyncProducer(
+                old.address, enable_idempotence=False, **settings | longer_than_it_may_take
+            ) as producer:
                 await producer.send("t", b"v")
                 asked_before = len(old.requests(METADATA))
                 assert new.logs[0].values == [b"v"]

@@ -360,13 +360,13 @@ def test_a_fork_waits_for_who_is_in_the_middle_of_a_send(broker):
     thread = threading.Thread(target=work)
     thread.start()
     holds.wait(WAIT_S)
-    hold_still = producer.hold_still
+    hold_still = producer._hold_still
 
     def asked(patience_s):
         forking.set()
         return hold_still(patience_s)
 
-    producer.hold_still = asked
+    producer._hold_still = asked
     assert in_child(lambda: (producer._lock.acquire(timeout=1), let_go_before)) == "(True, [True])"
     thread.join()
     producer.close()

@@ -34,8 +34,8 @@ async def committed_values(world, count):
     ) as consumer:
         values = []
         while len(values) < count:
-            values += [record.value for record in await consumer.poll(60_000)]
-        assert await consumer.poll(1_000) == []
+            values += [record.value for record in await consumer.poll(timeout_ms=60_000)]
+        assert await consumer.poll(timeout_ms=1_000) == []
         return values
 
 

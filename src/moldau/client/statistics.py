@@ -1,0 +1,55 @@
+"""What a client tells of itself: numbers under the names of Kafka's metrics.
+
+`metrics()` of a client returns them. With `stats_callback` a function gets them every
+`statistics_interval_ms`, as with librdkafka; it is called on the event loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+logger = logging.getLogger(__name__)
+
+Metrics = Mapping[str, float]
+"""A number for each name; totals count from the start of the client."""
+StatsCallback = Callable[[Metrics], object]
+
+
+class StatisticsSettings(Protocol):
+    """What the settings of a client say of them."""
+
+    @property
+    def stats_callback(self) -> StatsCallback | None: ...
+    @property
+    def statistics_interval_ms(self) -> float: ...
+
+
+class Statistics:
+    """Calls a user's function with the metrics of a client, again and again."""
+
+    def __init__(self, settings: StatisticsSettings, metrics: Callable[[], Metrics]) -> None:
+        self._callback = settings.stats_callback
+        self._interval_s = settings.statistics_interval_ms / 1000
+        self._metrics = metrics
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin, on the event loop that owns the client."""
+        if self._callback is not None and self._interval_s > 0:
+            self._timer = asyncio.get_running_loop().call_later(self._interval_s, self._report)
+
+    def _report(self) -> None:
+        assert self._callback is not None
+        self.start()
+        try:
+            self._callback(self._metrics())
+        except Exception:
+            logger.exception("the stats_callback failed")
+
+    def close(self) -> None:
+        """End it."""
+        if self._timer is not None:
+            self._timer.cancel()

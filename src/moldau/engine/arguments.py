@@ -1,0 +1,121 @@
+"""Checks the arguments of calls, so that a wrong one is refused where it was given.
+
+Without them it would be found where a request is encoded, perhaps in the background, where nobody
+could tell which call it came from. A caller who checks types sees none of this.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin
+
+from moldau.engine.errors import InvalidArgument
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+TOPIC_LENGTH_MAX = 249
+"""Kafka's; a longer name is none that any broker takes."""
+
+
+def check_topic(given: object) -> None:
+    """Refuse what is no name of a topic; which characters it may have is the broker's to say."""
+    if not isinstance(given, str):
+        raise InvalidArgument(
+            f"a topic is named by a str: {given!r:.100} is of type {type(given).__name__}"
+        )
+    if not given.isascii() or len(given) > TOPIC_LENGTH_MAX:
+        from moldau.engine.broker_errors import InvalidTopic  # noqa: PLC0415 - knows every code
+
+        raise InvalidTopic(f"{given!r:.300} is not the name of a topic")
+
+
+def check_number(name: str, given: object) -> None:
+    """Refuse what is neither a whole number nor a fraction."""
+    if not _fits(given, float):
+        raise InvalidArgument(f"{name}={given!r:.100} is not a number")
+
+
+def check_int(name: str, given: object) -> None:
+    """Refuse what is no whole number."""
+    if not _fits(given, int):
+        raise InvalidArgument(f"{name}={given!r:.100} is not a whole number")
+
+
+def check_text(name: str, given: object) -> None:
+    """Refuse what is no text."""
+    if not isinstance(given, str):
+        raise InvalidArgument(f"{name}={given!r:.100} is not a str")
+
+
+def check_mapping(name: str, given: object) -> None:
+    """Refuse what has no keys."""
+    if not isinstance(given, Mapping):
+        raise InvalidArgument(f"{name}={given!r:.100} is not a dict")
+
+
+def checks_arguments(function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    """Have a coroutine function refuse arguments that are not what its signature declares."""
+
+    @functools.cache
+    def declared() -> tuple[inspect.Signature, Mapping[str, Any]]:  # not all who import also call
+        return inspect.signature(function), typing.get_type_hints(function)
+
+    @functools.wraps(function)
+    async def call(*arguments: P.args, **options: P.kwargs) -> R:
+        signature, hints = declared()
+        for name, given in signature.bind(*arguments, **options).arguments.items():
+            if name in hints and not _fits(given, hints[name]):
+                raise InvalidArgument(
+                    f"{name}={given!r:.100} is not {signature.parameters[name].annotation}"
+                )
+        return await function(*arguments, **options)
+
+    return call
+
+
+def _fits(given: Any, hint: Any) -> bool:
+    """Tell whether a value is of a declared type, as far as can be told without using it up.
+
+    Pairs, and what is kept by them, are `as_partition`'s to read and to refuse.
+    """
+    if hint in (int, float):
+        kinds = int if hint is int else (int, float)
+        return isinstance(given, kinds) and not isinstance(given, bool)
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return any(_fits(given, one) for one in get_args(hint))
+    if isinstance(hint, type) and origin is None:
+        return isinstance(given, hint) and _fields_fit(given)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return _mapping_fits(given, *get_args(hint))
+    if origin is not tuple and isinstance(given, (list, tuple, set, frozenset)):
+        return all(_fits(one, get_args(hint)[0]) for one in given)
+    return True
+
+
+def _mapping_fits(given: Any, key_hint: Any, value_hint: Any) -> bool:
+    if not isinstance(given, Mapping):
+        return False
+    if key_hint is not str:
+        return True
+    return all(_fits(key, str) and _fits(value, value_hint) for key, value in given.items())
+
+
+def _fields_fit(given: Any) -> bool:
+    """Look into what has fields of its own, such as a NewTopic."""
+    if not dataclasses.is_dataclass(given):
+        return True
+    kind: Any = type(given)
+    hints = _hints_of(kind)
+    return all(_fits(getattr(given, name), hint) for name, hint in hints.items())
+
+
+@functools.cache
+def _hints_of(kind: type) -> Mapping[str, Any]:
+    return typing.get_type_hints(kind)

@@ -1,0 +1,30 @@
+"""The page of errors lists every error of the client, with what to do about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from moldau import errors
+
+PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+
+
+def row(kind):
+    """Return the line of the table that an error has."""
+    what = (kind.__doc__ or "").partition("\n")[0]
+    nature = "passes" if kind.retriable else "final" if kind.fatal else ""
+    return f"| `{kind.__name__}` | {what} | {kind.advice} | {nature} |"
+
+
+def every_error():
+    named = {
+        name: one
+        for name, one in vars(errors).items()
+        if isinstance(one, type) and issubclass(one, errors.ClientError)
+    }
+    return [named[name] for name in sorted(named)]
+
+
+def test_the_table_has_every_error_as_the_code_has_it():
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    assert rows == [row(kind) for kind in every_error()]

@@ -1,0 +1,166 @@
+"""What is of the wrong type is refused by the call it was given to, and breaks nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kits.faulty_log import Fault, FaultyLog
+from kits.leaks import run_without_leaks
+from kits.scripted_log import TOPIC, ScriptedLog
+from moldau.base.errors import ConfigError
+from moldau.client.consumer import AsyncConsumer, Consumer
+from moldau.client.errors import ClientError, InvalidArgument, InvalidState, InvalidTopic
+from moldau.client.producer import AsyncProducer, Producer
+from moldau.client.records import OffsetAndMetadata
+
+PLACE = (TOPIC, 0)
+
+NO_RECORDS = [
+    (lambda producer, topic: producer.send(None, b"v"), "a topic is named by a str"),
+    (lambda producer, topic: producer.send(5, b"v"), "a topic is named by a str"),
+    (lambda producer, topic: producer.send([topic], b"v"), "a topic is named by a str"),
+    (lambda producer, topic: producer.send(b"t", b"v"), "a topic is named by a str"),
+    (lambda producer, topic: producer.send("\udcff", b"v"), "not the name of a topic"),
+    (lambda producer, topic: producer.send("x" * 40_000, b"v"), "not the name of a topic"),
+    (lambda producer, topic: producer.send(topic, b"v", partition="0"), "partition='0' is not"),
+    (lambda producer, topic: producer.send(topic, b"v", partition=0.0), r"partition=0\.0 is not"),
+    (lambda producer, topic: producer.send("new", b"v", partition="0"), "partition='0' is not"),
+]
+
+
+@pytest.mark.parametrize("settings", [{}, {"value_serializer": bytes}], ids=["bytes", "serialized"])
+@pytest.mark.parametrize(("send", "said"), NO_RECORDS)
+def test_a_record_for_nowhere_is_refused_and_the_next_is_sent(send, said, settings):
+    async def scenario():
+        async with (
+            FaultyLog(1, lambda: Fault.NONE) as broker,
+            AsyncProducer(broker.address, linger_ms=0, **settings) as producer,
+        ):
+            broker.topics["u"] = broker.topics["t"]
+            for topic in ("t", "u"):  # known after the first, and one that is new
+                with pytest.raises((InvalidArgument, InvalidTopic), match=said):
+                    send(producer, topic)
+                await producer.send("t", b"v")
+
+            def blocking():
+                with Producer(broker.address, linger_ms=0, **settings) as producer:
+                    for _ in range(2):
+                        with pytest.raises((InvalidArgument, InvalidTopic), match=said):
+                            send(producer, "t")
+                        producer.send("t", b"v").result(10)
+
+            await asyncio.to_thread(blocking)
+
+    run_without_leaks(scenario())
+
+
+def test_one_value_is_not_taken_for_many():
+    async def scenario():
+        async with (
+            FaultyLog(1, lambda: Fault.NONE) as broker,
+            AsyncProducer(broker.address, value_serializer="str") as producer,
+        ):
+            for given in ("abc", b"abc", 5, None):
+                with pytest.raises(InvalidArgument, match="records are several"):
+                    await producer.send_many("t", given)
+            assert await producer.send_many("t", iter(["a", "b"])) == 2
+
+    run_without_leaks(scenario())
+
+
+CALLS = {
+    "seek": lambda consumer: consumer.seek(PLACE, "5"),
+    "seek to half": lambda consumer: consumer.seek(PLACE, 0.5),
+    "seek to true": lambda consumer: consumer.seek(PLACE, True),
+    "seek too far": lambda consumer: consumer.seek(PLACE, 1 << 63),
+    "seek to metadata": lambda consumer: consumer.seek(PLACE, OffsetAndMetadata("5")),
+    "seek in no partition": lambda consumer: consumer.seek((TOPIC, "0"), 5),
+    "poll": lambda consumer: consumer.poll(timeout_ms="5"),
+    "poll for many": lambda consumer: consumer.poll(max_records="5"),
+    "position": lambda consumer: consumer.position(PLACE, timeout_ms="5"),
+    "partitions": lambda consumer: consumer.partitions_for(None),
+    "offsets": lambda consumer: consumer.end_offsets([PLACE], timeout_ms=[]),
+    "times": lambda consumer: consumer.offsets_for_times({PLACE: "now"}),
+    "times of a list": lambda consumer: consumer.offsets_for_times([PLACE]),
+    "commit": lambda consumer: consumer.commit({PLACE: "5"}),
+    "commit a list": lambda consumer: consumer.commit([PLACE]),
+    "commit a number as text": lambda consumer: consumer.commit({PLACE: OffsetAndMetadata(1, 5)}),
+    "commit soon": lambda consumer: consumer.commit_async({PLACE: None}),
+    "subscribe": lambda consumer: consumer.subscribe([None]),
+    "subscribe with no listener": lambda consumer: consumer.subscribe([TOPIC], listener=5),
+    "close": lambda consumer: consumer.close("soon"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+def test_a_consumer_refuses_what_it_cannot_use_and_goes_on(call):
+    async def scenario():
+        async with ScriptedLog() as broker:
+            async with AsyncConsumer(broker.address) as consumer:
+                consumer.assign([PLACE])
+                with pytest.raises(InvalidArgument):
+                    await call(consumer)
+                await consumer.poll(timeout_ms=1)
+
+            def blocking():
+                with Consumer(broker.address) as consumer:
+                    consumer.assign([PLACE])
+                    with pytest.raises(InvalidArgument):
+                        call(consumer)
+                    consumer.poll(timeout_ms=1)
+
+            await asyncio.to_thread(blocking)
+
+    run_without_leaks(scenario())
+
+
+@pytest.mark.parametrize("topics", [[None], [5], [b"t"], 5, "t"])
+@pytest.mark.parametrize("kind", [Consumer, AsyncConsumer])
+def test_topics_that_are_no_names_are_refused_by_the_constructor(kind, topics):
+    with pytest.raises((ClientError, ConfigError), match="name"):
+        kind(topics=topics)
+
+
+def test_a_consumer_that_has_nothing_to_read_says_so():
+    async def iterated(records):
+        async for _ in records:
+            return
+
+    async def scenario():
+        async with ScriptedLog() as broker, AsyncConsumer(broker.address) as consumer:
+            for ask in (
+                lambda: anext(consumer),
+                lambda: consumer.poll(timeout_ms=10),
+                lambda: iterated(consumer),
+                lambda: iterated(consumer.batches()),
+            ):
+                with pytest.raises(InvalidState, match="nothing to read"):
+                    await ask()
+            consumer.assign([PLACE])
+            assert await consumer.poll(timeout_ms=1) == []
+            await consumer.unsubscribe()
+            with pytest.raises(InvalidState, match="nothing to read"):
+                await anext(consumer)
+
+            def blocking():
+                with Consumer(broker.address) as consumer:
+                    for ask in (
+                        lambda: next(consumer),
+                        lambda: consumer.poll(timeout_ms=10),
+                        lambda: next(iter(consumer)),
+                        lambda: next(consumer.batches()),
+                    ):
+                        with pytest.raises(InvalidState, match="nothing to read"):
+                            ask()
+
+            await asyncio.to_thread(blocking)
+
+    run_without_leaks(scenario())
+
+
+@pytest.mark.parametrize("kind", [Consumer, AsyncConsumer])
+def test_the_time_to_poll_is_named(kind):
+    with pytest.raises(TypeError, match="positional"):
+        kind().poll(1.0)
