@@ -6,7 +6,7 @@ The windows are short, so that every batch closes some.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ OPTIONS: Mapping[str, Any] = {
     "delay": 20_000,
     "session-gap": 15_000,
     "skew": 600_000,
+    "idle": 300_000,
     "top": 3,
     "bad-ratio": None,
     "live-topic": None,
@@ -86,9 +87,13 @@ class TestRun:
         self._out = out
         self.told: list[Mapping[str, Any]] = []
         """Every status that was shown."""
+        self.is_enough: Callable[[Mapping[str, Any]], bool] = lambda _: False
+        """Tells by a status whether a run is to be stopped."""
 
-    def run(self, pauses_s: Sequence[float] = (1, 1, 1), **options: Any) -> None:
-        """Run once, through the frame."""
+    def run(
+        self, pauses_s: Sequence[float] = (1, 1, 1), *, once: bool = True, **options: Any
+    ) -> None:
+        """Run through the frame: until all there is has been read, or until it is stopped."""
         order = Order(
             ACTIVITY,
             Places.of(str(self._out)),
@@ -98,11 +103,21 @@ class TestRun:
                 "kafka.bootstrap.timeout.ms": "500",
                 "kafka.default.api.timeout.ms": "5000",
             },
-            once=True,
+            once=once,
             batch_rows=BATCH_ROWS,
         )
         session = lambda: nullcontext(self._spark)  # noqa: E731 - one word would not say more
-        Run(order, self.told.append, session=session, pauses_s=pauses_s).run()
+        self._run = Run(order, self._tell, session=session, pauses_s=pauses_s)
+        self._run.run()
+
+    def _tell(self, status: Mapping[str, Any]) -> None:
+        self.told.append(status)
+        if self.is_enough(status):
+            self.stop()
+
+    def stop(self) -> None:
+        """Have the run end, from any thread."""
+        self._run.stop()
 
     @property
     def states(self) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -124,6 +124,12 @@ class Expected:
             if any(event["time"] < until for event in self._events.values()):
                 self.closed_until = max(self.closed_until or until, until)
 
+    def end(self) -> None:
+        """End a run that has read all there is: windows that have events are closed."""
+        if self._newest is not None:
+            until = self.start(self._newest) + timedelta(seconds=self.rules.window_s)
+            self.closed_until = max(self.closed_until or until, until)
+
     def start(self, time: datetime) -> datetime:
         seconds = int(time.timestamp()) // self.rules.window_s * self.rules.window_s
         return datetime.fromtimestamp(seconds, time.tzinfo)
@@ -187,8 +193,13 @@ class Expected:
         return found
 
 
-def check_tables(out: Path, records: list[Record], rules: Rules) -> Expected:
-    """Compare every table with what the records say it must hold."""
+def check_tables(
+    out: Path, records: list[Record], rules: Rules, ends: Collection[int] = ()
+) -> Expected:
+    """Compare every table with what the records say it must hold.
+
+    `ends` are the batches after which a run had read all there was; -1 is the last one.
+    """
     filed = {name: rows_of(out, name) for name in ("events", "late", "dead_letters")}
     places = [
         (row["partition"], row["offset"], row["batch"]) for rows in filed.values() for row in rows
@@ -197,8 +208,11 @@ def check_tables(out: Path, records: list[Record], rules: Rules) -> Expected:
     assert len(batch_of) == len(places), "a record was filed twice"
     assert set(batch_of) == {(record.partition, record.offset) for record in records}
     expected = Expected(rules)
-    for number in range(max(batch_of.values()) + 1):
+    last = max(batch_of.values())
+    for number in range(last + 1):
         expected.batch(one for one in records if batch_of[one.partition, one.offset] == number)
+        if number in ends or (number == last and -1 in ends):
+            expected.end()
     for name, rows in filed.items():
         assert {(row["partition"], row["offset"]) for row in rows} == expected.fates[name], name
     _check_rows(filed, records, expected)

@@ -26,6 +26,7 @@ OPTIONS: Mapping[str, Any] = {
     "window": WINDOW_S * 1000,
     "delay": DELAY_S * 1000,
     "skew": 600_000,
+    "idle": 300_000,
     "max-line": 1000,
     "alert-rate": ALERT_RATE,
     "alert-factor": 1000,

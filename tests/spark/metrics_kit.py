@@ -17,7 +17,8 @@ from spark.metrics_model import Rules
 
 RULES = Rules(10, 20, 6, 3, 6, 0.2, dict(LEAST_CHANGES))
 OPTIONS: Mapping[str, Any] = {
-    "window": 10_000, "delay": 20_000, "skew": 600_000, "history": 6, "history-min": 3,
+    "window": 10_000, "delay": 20_000, "skew": 600_000, "idle": 300_000, "history": 6,
+    "history-min": 3,
 }  # fmt: skip
 FIRST_MS = 1_790_000_000_000
 STEP_MS = 2_000

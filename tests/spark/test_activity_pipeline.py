@@ -6,6 +6,7 @@ Also after crashes between its steps, and where batches are too large for the dr
 from __future__ import annotations
 
 import contextlib
+import threading
 
 import pytest
 
@@ -21,6 +22,9 @@ from spark.activity_model import Record, check_live, check_tables, rows_of, stra
 from spark.pipeline_kit import Crash, CrashingFiles, frame_of, pipeline_settings, stage_of
 from spark.source_kit import delete_records
 from spark.topic_rows import stored_rows
+
+PATIENCE_S = 300
+"""After which a run is stopped that does not come to its end."""
 
 
 @pytest.fixture
@@ -113,7 +117,7 @@ def test_the_queries_of_a_run_file_records_and_send_live_counts(session, broker,
 
     run.run(**{"live-topic": live})
 
-    check_tables(tmp_path, records, RULES)
+    check_tables(tmp_path, records, RULES, ends=[-1])
     dead = {row["value"]: row["reason"] for row in rows_of(tmp_path, "dead_letters")}
     assert dead[b"not json"] == "not one JSON object"
     assert "time lies in the future" in dead.values()
@@ -124,6 +128,31 @@ def test_the_queries_of_a_run_file_records_and_send_live_counts(session, broker,
     sent = [(row.key, row.value) for row in stored_rows(broker.address, live)]
     check_live(sent, records, RULES, BATCH_ROWS)
     assert session.read.parquet(str(tmp_path / "pages")).count() == len(rows_of(tmp_path, "pages"))
+
+
+def test_windows_and_sessions_of_a_topic_that_falls_silent_are_closed_by_the_clock(
+    session, broker, tmp_path
+):
+    topic, _ = activity_topic(broker.address, batches=1)
+    run = TestRun(session, broker.address, topic, tmp_path)
+
+    def counted():
+        views = sum(row["pv"] for row in rows_of(tmp_path, "pages"))
+        return views + sum(row["searches"] for row in rows_of(tmp_path, "searches"))
+
+    def ended():
+        return sum(row["views"] + row["searches"] for row in rows_of(tmp_path, "sessions"))
+
+    def sent():
+        return len({row["event_id"] for row in rows_of(tmp_path, "events")})
+
+    run.is_enough = lambda status: counted() == ended() == sent() > 0
+    guard = threading.Timer(PATIENCE_S, run.stop)
+    guard.start()
+    run.run(once=False, idle=1)
+    guard.cancel()
+    assert run.states[-1] == "stopped"
+    assert counted() == ended() == sent()
 
 
 @pytest.mark.long
@@ -146,7 +175,7 @@ def test_live_counts_go_on_after_a_pause_in_which_records_were_deleted(session, 
 
     send(broker.address, topic, values[2 * BATCH_ROWS :])
     run.run(**{"live-topic": live})
-    check_tables(tmp_path, records, RULES)
+    check_tables(tmp_path, records, RULES, ends=[0, 1, 2])
     assert len(stored_rows(broker.address, live)) > len(sent) > 0
 
 

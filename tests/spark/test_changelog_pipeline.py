@@ -21,7 +21,14 @@ from moldau.spark.pipelines.changelog.start import start
 from moldau.spark.pipelines.changelog.store import FILES_KEPT_MS
 from moldau.spark.pipelines.records import gathering
 from spark.activity_model import rows_of
-from spark.changelog_model import BROKEN, by_key, check_rows, last_values, made_up_records
+from spark.changelog_model import (
+    BROKEN,
+    by_key,
+    check_rows,
+    last_values,
+    made_up_records,
+    price_of,
+)
 from spark.pipeline_kit import frame_of, pipeline_settings, stage_of, until_done
 from spark.topic_rows import TopicRow, send_rows
 
@@ -102,7 +109,7 @@ def test_a_run_keeps_up_with_a_topic_also_where_rows_stay_with_spark(
     assert by_key(plain.collect()) == last_values(records)
     key, value = max(last_values(records).items())
     some = current(str(tmp_path), keys=[key], columns=["price"]).to_pylist()
-    assert some == [{"_key": key, "price": value["price"]}]
+    assert some == [{"_key": key, "price": price_of(value)}]
 
 
 def test_files_stay_for_readers_of_a_version_and_go_when_these_are_through(

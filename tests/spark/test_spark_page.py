@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from kafka_harness.topics import create_topic, send
 from spark.topic_rows import stored_rows
@@ -18,12 +19,32 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 SHOWN_ADDRESS = "127.0.0.1:9092"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def _clicks(broker):
     create_topic(broker.address, "clicks", 2)
     for name in ("clicks.bad", "clicks.copy", "counts"):
         create_topic(broker.address, name, 1)
     send(broker.address, "clicks", [b'{"id": 1}', b"{bad", b'{"id": 2}'])
+
+
+@pytest.mark.usefixtures("_clicks")
+def test_a_view_in_sql_has_its_options_and_a_table_has_not(spark, broker):
+    """Should Spark hand the options of a table over one day, the page is to say so."""
+    (example,) = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+    view = example.replace(SHOWN_ADDRESS, broker.address)
+    table = view.replace("TEMPORARY VIEW clicks", "TABLE clicks_table")
+
+    def count_rows(name, statement):
+        spark.sql(statement)
+        return spark.table(name).count()
+
+    try:
+        assert count_rows("clicks", view) == 3
+        with pytest.raises(AnalysisException, match=r"kafka\.bootstrap\.servers"):
+            count_rows("clicks_table", table)
+    finally:
+        spark.catalog.dropTempView("clicks")
+        spark.sql("DROP TABLE IF EXISTS clicks_table")
 
 
 @pytest.mark.usefixtures("_clicks")

@@ -19,10 +19,11 @@ import click
 
 from moldau.base.errors import UserError
 from moldau.cli.frame.connection import Connection, connection_options, hide_client_warnings
-from moldau.cli.frame.durations import Milliseconds
+from moldau.cli.frame.durations import Milliseconds, duration_text
 from moldau.cli.frame.output import output_option
 from moldau.cli.frame.output import show as show_report
 from moldau.cli.frame.texts import safe
+from moldau.cli.operations.connecting import SERVERS
 from moldau.cli.pipelines.file import KIND, read_file
 from moldau.cli.pipelines.view import status_report, view
 from moldau.spark.pipelines.catalog import PIPELINES
@@ -142,6 +143,16 @@ def _declared(declared: Pipeline, command: Command, name: str) -> click.Command:
 
 def _click_option(option: Option) -> Callable[[Command], Command]:
     metavar = "DURATION" if option.kind is Kind.DURATION else None
+
+    def check(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+        """Refuse a value before Spark is started."""
+        if option.check is not None and value is not None:
+            try:
+                option.check(value)
+            except UserError as error:
+                raise click.BadParameter(str(error), context, parameter) from None
+        return value
+
     return click.option(
         f"--{option.name}",
         type=_type_of(option),
@@ -149,6 +160,7 @@ def _click_option(option: Option) -> Callable[[Command], Command]:
         show_default=option.default is not None,
         metavar=metavar,
         help=option.text,
+        callback=check,
     )
 
 
@@ -292,10 +304,13 @@ def _order(declared: Pipeline, given: dict[str, Any]) -> Order:
     from moldau.spark.pipelines.places import Places  # noqa: PLC0415
     from moldau.spark.pipelines.running.frame import Order  # noqa: PLC0415
 
+    values = _values(declared, given)
+    if (note := skew_note(values)) is not None:
+        click.echo(f"moldau: {declared.name}: {note}", err=True)
     return Order(
         declared,
         Places.of(given["out"], given["checkpoint"], given["desk"]),
-        _values(declared, given),
+        values,
         _connection(given),
         given["master"],
         given["trigger"],
@@ -308,21 +323,37 @@ def _order(declared: Pipeline, given: dict[str, Any]) -> Order:
     )
 
 
-def _values(declared: Pipeline, given: dict[str, Any]) -> dict[str, Any]:
+def _values(declared: Pipeline, given: Mapping[str, Any]) -> dict[str, Any]:
     return {one.name: given[one.name.replace("-", "_")] for one in declared.options}
+
+
+def skew_note(values: Mapping[str, Any]) -> str | None:
+    """Say what follows if sources may be further ahead than behind."""
+    skew_ms, delay_ms = values.get("skew"), values.get("delay")
+    if skew_ms is None or delay_ms is None or skew_ms <= delay_ms:
+        return None
+    skew, delay = duration_text(skew_ms), duration_text(delay_ms)
+    return (
+        f"--skew {skew} is more than --delay {delay}: what comes with a time ahead of the clock"
+        " waits until the clock has reached its window"
+    )
 
 
 def _connection(given: dict[str, Any]) -> dict[str, str]:
     """Return how brokers are reached, as options of Spark's."""
-    from moldau.client.consumer import AsyncConsumer  # noqa: PLC0415
     from moldau.engine.settings import DEFAULT_SERVERS  # noqa: PLC0415
+
+    settings = {SERVERS: DEFAULT_SERVERS, **_client_settings(given)}
+    return {f"kafka.{name}": value for name, value in settings.items()}
+
+
+def _client_settings(given: dict[str, Any]) -> dict[str, str]:
+    """Return what was said of the client: typed, in files, profiles or the environment."""
+    from moldau.client.consumer import AsyncConsumer  # noqa: PLC0415
 
     settings = Connection.of(given).for_client(AsyncConsumer)
     del settings["client.id"], settings["bootstrap.timeout.ms"]  # those of a short command
-    servers = settings.pop("bootstrap.servers", DEFAULT_SERVERS)
-    told = {f"kafka.{name}": str(value) for name, value in settings.items()}
-    listed = servers if isinstance(servers, str) else ",".join(servers)
-    return {**told, "kafka.bootstrap.servers": listed}
+    return {name: str(value) for name, value in settings.items()}
 
 
 def _settings(texts: tuple[str, ...]) -> dict[str, str]:
@@ -341,15 +372,21 @@ def _submit(declared: Pipeline, given: dict[str, Any]) -> None:
 
     Places.of(given["out"], given["checkpoint"], given["desk"])  # the driver would refuse them too
     words = ["run", declared.name]
-    left_out = {"master", "conf", "image", "python", "program"}
+    # The driver has neither the environment nor the profiles and files of this machine.
+    connection = {"bootstrap_servers", "settings", "command_config", "profile"}
+    left_out = {"master", "conf", "image", "python", "program", *connection}
     for parameter in click.get_current_context().command.params:
         name, value = parameter.name or "", given[parameter.name or ""]
         source = click.get_current_context().get_parameter_source(name)
         if name in left_out or source is click.core.ParameterSource.DEFAULT:
             continue
         for one in value if isinstance(value, tuple) else (value,):
-            words.append(parameter.opts[-1] if parameter.opts[-1].startswith("--") else "-X")
+            words.append(parameter.opts[-1])
             words += [] if value is True else [_typed(parameter, one)]
+    settings = _client_settings(given)
+    if (servers := settings.pop(SERVERS, None)) is not None:
+        words += ["--bootstrap-servers", servers]
+    words += [word for name, value in settings.items() for word in ("-X", f"{name}={value}")]
     line = submit_command(
         given["master"] or "local[*]",
         given["program"],
@@ -362,7 +399,7 @@ def _submit(declared: Pipeline, given: dict[str, Any]) -> None:
 
 
 def _typed(parameter: click.Parameter, value: Any) -> str:
-    return f"{value // 1000}s" if isinstance(parameter.type, Milliseconds) else str(value)
+    return duration_text(value) if isinstance(parameter.type, Milliseconds) else str(value)
 
 
 if __name__ == "__main__":

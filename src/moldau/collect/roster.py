@@ -74,6 +74,8 @@ class Roster:
         self._short: dict[str, tuple[FileIdentity, float]] = {}
         """Files too short to tell what they are, and since when they are known."""
         self._missing: dict[FileIdentity, Entry] = {}
+        self._matched: set[str] = set()
+        """Patterns of which a file was followed."""
 
     # Looking for files
 
@@ -95,25 +97,38 @@ class Roster:
 
     def _unknown(self) -> dict[str, Seen]:
         """Return what is at those paths that match and where nothing is followed."""
-        found = {}
-        self._check_folders()
-        for path in self._sources.matches(self._wanted.patterns):
-            if path not in self._places and self._wanted.takes(path):
-                seen = self._look(path)
-                if seen is not None:
-                    found[path] = seen
+        found: dict[str, Seen] = {}
+        for pattern in self._wanted.patterns:
+            paths = self._sources.matches([pattern])
+            taken = [path for path in paths if self._wanted.takes(path)]
+            for path in taken:
+                if path not in self._places and path not in found:
+                    seen = self._look(path)
+                    if seen is not None:
+                        found[path] = seen
+            # A path without wildcards is always named, and `_look` says that nothing is there.
+            is_followed = any(
+                path in found or path in self._places or path == pattern for path in taken
+            )
+            self._check(pattern, is_excluded=bool(paths and not taken), is_followed=is_followed)
         return found
 
-    def _check_folders(self) -> None:
-        """Say which folders cannot be looked through: nothing matches there, whatever they hold."""
-        for pattern in self._wanted.patterns:
-            about = f"what matches {pattern}"
-            try:
-                self._sources.check(pattern)
-            except OSError as error:
-                self._complaints.say(about, f"cannot read {about}: {error.strerror or error}")
-            else:
-                self._complaints.withdraw(about)
+    def _check(self, pattern: str, *, is_excluded: bool, is_followed: bool) -> None:
+        """Say why nothing of a pattern is followed."""
+        about = f"what matches {pattern}"
+        try:
+            self._sources.check(pattern)
+        except OSError as error:
+            self._complaints.say(about, f"cannot read {about}: {error.strerror or error}")
+            return
+        if is_followed:
+            self._matched.add(pattern)
+        if pattern in self._matched:  # between two files of a rotation there may be none
+            self._complaints.withdraw(about)
+        elif is_excluded:
+            self._complaints.say(about, f"all that matches {pattern} is excluded")
+        else:
+            self._complaints.say(about, f"no file matches {pattern} so far")
 
     def _look(self, path: str) -> Seen | None:
         """Look at a path; what is no file is worth a word only if the user named it himself."""

@@ -12,7 +12,7 @@ from moldau.cli.pipelines.file import read_file
 WHOLE = """
 bootstrap-servers = "h:1"
 master = "local[2]"
-trigger = "3s"
+trigger = "500ms"
 
 [conf]
 "spark.driver.memory" = "1g"
@@ -47,7 +47,7 @@ def test_options_are_those_of_the_command_line(tmp_path):
     activity, logs = runs.values()
     assert (activity["pipeline"], logs["pipeline"]) == ("activity", "logs")
     assert (activity["out"], activity["window"], activity["top"]) == ("/a", 30_000, 3)
-    assert (activity["trigger"], logs["trigger"]) == (3000, 1000)
+    assert (activity["trigger"], logs["trigger"]) == (500, 1000)
     assert (activity["once"], logs["once"], logs["alert_rate"]) == (False, True, 0.5)
     assert activity["delay"] == 120_000
     for one in (activity, logs):

@@ -44,6 +44,30 @@ def test_a_file_that_is_not_there_is_waited_for_and_said_once(room):
     assert room.read_all() == lines(FIRST)
 
 
+def test_a_pattern_that_matches_no_file_is_said_once():
+    room = Room("/logs/*.log", "/logs/*.txt")
+    room.sources.write("/logs/a.txt", b"a\n")
+    room.sources.write("/logs/a.log.gz", b"no\n")
+    assert room.read_all() == [b"a"]
+    room.pass_time()
+    assert room.said == ["no file matches /logs/*.log so far"]
+    room.sources.write("/logs/b.log", b"b\n")
+    assert room.read_all() == [b"a", b"b"]
+    room.sources.remove("/logs/b.log")
+    for _ in range(100):
+        room.pass_time()
+    assert len(room.said) == 1
+
+
+@pytest.mark.parametrize("pattern", ["/logs/a*", "/logs/a.gz"])
+def test_a_pattern_all_of_which_is_excluded_is_said_once(pattern):
+    room = Room(pattern)
+    room.sources.write("/logs/a.gz", b"no\n")
+    assert room.read_all() == []
+    room.pass_time()
+    assert room.said == [f"all that matches {pattern} is excluded"]
+
+
 def test_new_files_that_match_are_found():
     room = Room("/logs/*.log")
     room.sources.write("/logs/a.log", b"a\n")

@@ -20,7 +20,7 @@ from moldau.cli.collectors.frame import (
     state_file,
     whole_paths,
 )
-from moldau.cli.stream.reading import parse_header
+from moldau.cli.stream.reading import given_header
 from moldau.collect.complaints import Complaints
 from moldau.collect.files import FileCollector, Labels
 from moldau.collect.framing import PRESETS, Beginnings, Framing
@@ -111,7 +111,7 @@ def files(patterns: tuple[str, ...], **options: Any) -> None:
         options["topic"],
         options["host"],
         options["key"],
-        tuple(parse_header(text) for text in options["headers"]),
+        tuple(given_header(text) for text in options["headers"]),
     )
     complaints = Complaints(say)
     with state_file(options["state"]) as state:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import click
 
+from moldau.cli.frame.durations import duration_text
 from moldau.cli.frame.report import BAD, DOUBTFUL, GOOD, Column, Report, View
 from moldau.cli.frame.texts import safe
 
@@ -39,7 +40,8 @@ QUERIES: Final = (
 def status_report(told: Status) -> Report:
     """Make the report of a status."""
     views = _views(told)
-    return Report(dict(told), views[0], "state", views, note=told.get("error"))
+    note = "; ".join(filter(None, (_ahead(told), told.get("error"))))
+    return Report(dict(told), views[0], "state", views, note=note or None)
 
 
 def _views(told: Status) -> list[View]:
@@ -79,8 +81,17 @@ def _moment(time_ms: int | None) -> str | None:
 
 def _trouble(told: Status) -> list[str]:
     """Return what is wrong; what has ended a pipeline is the last word of its command."""
-    error = told.get("error")
-    return [] if error is None or told["state"] == "failed" else [safe(error)]
+    error = None if told["state"] == "failed" else told.get("error")
+    return [safe(text) for text in (_ahead(told), error) if text]
+
+
+def _ahead(told: Status) -> str | None:
+    """Name the source whose clock was far ahead, and when that was seen."""
+    ahead = told.get("ahead")
+    if ahead is None:
+        return None
+    by = duration_text(ahead["by_ms"] // 1000 * 1000)
+    return f"the clock of {ahead['source']} is {by} ahead (seen {_moment(ahead['at_ms'])})"
 
 
 def status_line(title: str, told: Status) -> str:

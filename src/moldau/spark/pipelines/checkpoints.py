@@ -45,17 +45,22 @@ class Ledger:
         self._checkpoint = checkpoint
         self._last: _Begun | None = None
 
+    def last(self) -> int:
+        """Return the batch that was begun last; -1 without any."""
+        if self._last is None:
+            self._last = self._kept()
+        return self._last.number
+
     def begin(self, number: int) -> None:
         """Note that a batch is begun; call it before anything of the batch is filed.
 
         UserError if another batch was begun under its number, or a later one, or if the one before
         it was another.
         """
-        if self._last is None:
-            self._last = self._kept()
-        if number < self._last.number:
-            raise self._older(f"has batches up to {self._last.number}, and is to get {number}")
-        if number > self._last.number:
+        last = self.last()
+        if number < last:
+            raise self._older(f"has batches up to {last}, and is to get {number}")
+        if number > last:
             begun = _Begun(number, self._end(number))
             self._files.write(self._place, json.dumps(begun._asdict(), indent=1))
             self._last = begun

@@ -5,6 +5,7 @@ Plain values, so that a command line can list pipelines and explain their option
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -39,6 +40,8 @@ class Option:
     """Whether tables that were begun with one value cannot go on with another."""
     may_be_zero: bool = False
     """Whether a duration of none at all makes sense: that of a window does not."""
+    check: Callable[[str], object] | None = None
+    """Raises UserError for a text that makes no sense."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,10 @@ from typing import Final, NamedTuple
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.checkpoints import OFFSETS
 from moldau.spark.pipelines.declaration import PARQUET, TABLE_FORMAT, Pipeline, Value
+from moldau.spark.pipelines.places import IDENTITY
 from moldau.spark.pipelines.storage import Files
 
-NAME: Final = "moldau-pipeline.json"
+NAME: Final = IDENTITY
 OUT: Final = "out"
 """What the folder of the tables is called among what is written down."""
 BATCH: Final = "batch"

@@ -21,6 +21,8 @@ from urllib.parse import urlparse
 from moldau.base.errors import UserError
 
 MEMORY: Final = "_moldau"
+IDENTITY: Final = "moldau-pipeline.json"
+"""The file in which stands whose the tables are."""
 
 
 @dataclass(frozen=True, slots=True)

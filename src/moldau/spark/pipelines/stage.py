@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -27,6 +27,14 @@ LANDING: Final = "landing"
 """The query of every pipeline that files what comes."""
 
 
+class PassTime(Protocol):
+    """Does what is due by the clock, as nothing comes; tells whether anything was."""
+
+    def __call__(self, now_ms: int, *, is_end: bool) -> bool:
+        """`is_end` is whether the run ends, as it has read all there is."""
+        ...
+
+
 @dataclass(slots=True)
 class Report:
     """What only the pipeline itself can tell; written by its batches, read by the frame."""
@@ -35,6 +43,8 @@ class Report:
     newest_ms: int | None = None
     """The time of the newest event."""
     watermark_ms: int | None = None
+    ahead: Mapping[str, str | int] | None = None
+    """The source whose clock was far ahead last: `source`, `by_ms` and `at_ms`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,8 @@ class Stage:
     """Which pipeline it is: the same from run to run, and no other's."""
     table_format: str = PARQUET
     report: Report = field(default_factory=Report)
+    clocked: list[PassTime] = field(default_factory=list)
+    """What is to be told the time when nothing comes: of the queries that run, at most one."""
 
     def whole(self, name: str) -> int:
         """Return an option that is a whole number, or a time in milliseconds."""
@@ -92,11 +104,11 @@ class Stage:
         """Return what tells whether the batches of the landing are those of the tables."""
         return Ledger(self.files, self.place(BATCH), self.places.checkpoint(LANDING))
 
-    def records(self, size_max: int, **more: str) -> DataFrame:
+    def records(self, size_max: int, *, query: str = LANDING, **more: str) -> DataFrame:
         """Return the stream of records of the pipeline's topic, from the first one on.
 
-        Larger records are cut, before Spark sees them; their `size` tells. `more` are further
-        options of the source, `includeHeaders` say.
+        Larger records are cut, before Spark sees them; their `size` tells. `query` is the name of
+        the one that reads them, `more` are further options of the source, `includeHeaders` say.
         """
         options = {
             **self.connection,
@@ -107,7 +119,9 @@ class Stage:
             **more,
         }
         if self.group is not None:
-            options["commitToGroup"] = self.group
+            # Two queries of one group would overwrite each other's offsets.
+            is_landing = query == LANDING
+            options["commitToGroup"] = self.group if is_landing else f"{self.group}-{query}"
         return self.spark.readStream.format("moldau").options(**options).load()
 
     def send(self, records: DataFrame, topic: str, number: int) -> None:
@@ -123,6 +137,10 @@ class Stage:
             "exactly.once.number": str(number),
         }
         records.write.format("moldau").options(**options).mode("append").save()
+
+    def follow_clock(self, pass_time: PassTime) -> None:
+        """Have something told the time when nothing comes, instead of who was told before."""
+        self.clocked[:] = [pass_time]
 
     def started(self, name: str, writer: DataStreamWriter) -> StreamingQuery:
         """Start a query under a name, at the pace of the run.

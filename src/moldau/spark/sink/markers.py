@@ -102,7 +102,7 @@ def read_marker(
     consumer.assign([place])
     consumer.seek_to_beginning(place)
     while consumer.position(place) < end:
-        for record in consumer.poll(_POLL_MS):
+        for record in consumer.poll(timeout_ms=_POLL_MS):
             if record.key == wanted:
                 found = record.value
         if clock.monotonic() > deadline:

@@ -69,7 +69,7 @@ class StagedBatches:
         deadline = self._clock.monotonic() + _PATIENCE_S
         while any(self._wanted.values()):
             try:
-                records = consumer.poll(_POLL_MS)
+                records = consumer.poll(timeout_ms=_POLL_MS)
             except OffsetOutOfRange as error:
                 raise UserError(_GONE) from error
             for record in records:

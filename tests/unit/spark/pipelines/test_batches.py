@@ -32,7 +32,7 @@ class Counting:
     """Counts three rows on time and a dead one for every batch."""
 
     def land(self, state, rows, number):
-        return landed(state, ClosingBatch(Totals(3, 0, 1), 5, 9), ())
+        return landed(state, ClosingBatch(Totals(3, 0, 1), 5, 9, 1000), ("file",))
 
 
 class Crash(Exception):  # noqa: N818 - it names the event
@@ -156,6 +156,81 @@ def test_tables_of_before_go_on_without_such_a_note(stage, plan, tmp_path):
     (tmp_path / "batch").unlink()
     plan(1, 20)
     assert taking(stage, 0, 1) == [1]
+
+
+# The clock
+
+
+class Closings:
+    """Notes the windows that were closed, and crashes in the middle if it is told to."""
+
+    def __init__(self, *, crashes=False):
+        self.closed = []
+        self._crashes = crashes
+
+    def __call__(self, state, closing):
+        self.closed.append((state.closings, closing.since_ms, closing.until_ms))
+        if self._crashes:
+            raise Crash
+        return state.with_append("pages")
+
+
+def clocked(stage, closings, lasting_ms=0):
+    return Batches(stage, Counting(), closings, window_ms=10, delay_ms=20, lasting_ms=lasting_ms)
+
+
+def test_the_clock_closes_what_batches_left_open_and_tells(stage):
+    closings = Closings()
+    batches = clocked(stage, closings)
+    assert not batches.pass_time(100, is_end=True)
+    batches.take(None, 0)
+    assert not batches.pass_time(29, is_end=True)
+    assert batches.pass_time(30, is_end=True)
+    assert not batches.pass_time(1000, is_end=True)
+    assert closings.closed == [(0, None, 10)]
+    assert (stage.report.newest_ms, stage.report.watermark_ms) == (9, 10)
+    again = clocked(stage, closings)
+    assert not again.pass_time(1000, is_end=True)
+    again.take(None, 0)
+    assert closings.closed == [(0, None, 10)]
+
+
+def test_what_lasts_is_ended_by_the_clock_unless_the_run_ends(stage):
+    closings = Closings()
+    batches = clocked(stage, closings, lasting_ms=15)
+    batches.take(None, 0)
+    assert batches.pass_time(1000, is_end=True)
+    assert batches.pass_time(1000, is_end=False)
+    assert closings.closed == [(0, None, 10), (1, 10, 30)]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_windows_that_the_clock_was_closing_are_closed_alike_after_a_crash(stage, number):
+    """Whichever batch comes next: the last one once more, or another."""
+    crashing = clocked(stage, Closings(crashes=True))
+    crashing.take(None, 0)
+    with pytest.raises(Crash):
+        crashing.pass_time(30, is_end=True)
+    closings = Closings()
+    clocked(stage, closings).take(None, number)
+    assert closings.closed == [(0, None, 10)]
+
+
+def test_a_crash_of_the_clock_is_made_good_by_the_clock(stage):
+    crashing = clocked(stage, Closings(crashes=True))
+    crashing.take(None, 0)
+    with pytest.raises(Crash):
+        crashing.pass_time(30, is_end=True)
+    closings = Closings()
+    clocked(stage, closings).pass_time(31, is_end=True)
+    assert closings.closed == [(0, None, 10)]
+
+
+def test_the_clock_leaves_a_state_alone_from_which_a_batch_has_begun(stage):
+    clocked(stage, Closings()).take(None, 0)
+    with pytest.raises(Crash):
+        Batches(stage, Crashing(), None, window_ms=10, delay_ms=20).take(None, 1)
+    assert not clocked(stage, Closings()).pass_time(1000, is_end=True)
 
 
 def test_open_sessions_that_a_try_before_has_written_by_tasks_are_not_carried_twice(tmp_path):

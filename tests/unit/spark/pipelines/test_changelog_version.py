@@ -75,8 +75,8 @@ def test_a_version_reads_back_as_it_was_written_and_others_are_refused():
     for text in ("", "[]", "{}", version.to_json().replace('"names"', '"x"').replace("4", '"4')):
         with pytest.raises(UserError, match="folder/7 cannot be read"):
             Version.from_json(text, "folder/7")
-    with pytest.raises(UserError, match="has form 2"):
-        Version.from_json(version.to_json().replace('"form": 1', '"form": 2'), "f")
+    with pytest.raises(UserError, match="has form 3"):
+        Version.from_json(version.to_json().replace('"form": 2', '"form": 3'), "f")
 
 
 def test_a_version_with_two_columns_of_one_name_reads_back_with_the_first():
@@ -104,7 +104,8 @@ def test_a_table_has_a_base_from_its_first_change_on():
 def test_who_reads_without_spark_needs_none():
     program = (
         "import sys; sys.modules['pyspark'] = None;"
-        "import moldau.spark.pipelines.changelog.reading, moldau.cli.table"
+        "import moldau.spark.pipelines.changelog.reading, moldau.cli.table;"
+        "import moldau.spark.pipelines.tables.looking"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 
@@ -177,6 +178,26 @@ def test_a_folder_without_a_table_and_a_column_there_is_not_are_refused(tmp_path
     LaidTable(tmp_path / "table").batch(0, [("a", {"x": 1})])
     with pytest.raises(UserError, match="no column y"):
         current(str(tmp_path), columns=["y"])
+
+
+def test_a_column_is_asked_for_in_any_case(tmp_path):
+    LaidTable(tmp_path / "table").batch(0, [("a", {"ID": 1}), ("b", {"id": 2})])
+    found = current(str(tmp_path), columns=["ID", "id", "_OFFSET"])
+    assert found.to_pylist() == [
+        {"_key": "a", "id": 1, "_offset": 0},
+        {"_key": "b", "id": 2, "_offset": 1},
+    ]
+
+
+def test_a_base_from_before_spellings_were_one_column_is_read_from_its_text(tmp_path):
+    table = LaidTable(tmp_path / "table")
+    table.batch(0, [("a", {"ID": 1}), ("b", {"id": 2})])
+    rows = current(str(tmp_path)).drop_columns("id")
+    table.version = table.version._replace(fields={"ID": "bigint"})
+    table.merge(rows.append_column("ID", pa.array([1, None], pa.int64())))
+    place = tmp_path / "table" / "_versions" / str(table.version.number)
+    place.write_text(place.read_text().replace('"form": 2', '"form": 1'))
+    assert current(str(tmp_path), columns=["ID"])["ID"].to_pylist() == [1, 2]
 
 
 def test_a_time_beyond_all_calendars_is_shown_as_milliseconds(tmp_path):

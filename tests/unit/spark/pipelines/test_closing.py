@@ -10,26 +10,31 @@ from hypothesis import strategies as st
 
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.windowed.closing import (
+    AHEAD_TOLD_MS,
+    Ahead,
     Closing,
     ClosingBatch,
     OpenFiles,
     State,
     Totals,
     closed,
+    closing_until,
     due,
+    due_by_clock,
     landed,
 )
 
 WINDOW_MS, DELAY_MS = 10, 25
 
 
-def take(state, times, number):
+def take(state, times, number, now=1000):
     """Handle a batch of event times; return the state, the late ones and what was closed."""
     until = state.closed_until_ms
     on_time = [time for time in times if until is None or time >= until]
     first, last = (min(on_time), max(on_time)) if on_time else (None, None)
     counts = Totals(len(on_time), len(times) - len(on_time))
-    state = landed(state, ClosingBatch(counts, first, last), [f"file-{number}"] if on_time else [])
+    batch = ClosingBatch(counts, first, last, now)
+    state = landed(state, batch, [f"file-{number}"] if on_time else [])
     closing = due(state, WINDOW_MS, DELAY_MS)
     after = state if closing is None else closed(state, closing)
     return after, on_time, closing
@@ -67,6 +72,44 @@ def test_nothing_within_the_delay_is_late_and_closings_only_go_on(batches):
         assert before is None or (state.closed_until_ms or 0) >= before
 
 
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 500)), min_size=1, max_size=12))
+def test_a_clock_that_is_ahead_makes_nothing_late_of_those_that_are_right(batches):
+    """Each batch holds an event of a right clock, and one that may be far ahead."""
+    state, now = State(), 0
+    for number, (step, ahead) in enumerate(batches):
+        now += step
+        state, on_time, closing = take(state, [now, now + ahead], number, now)
+        assert len(on_time) == 2
+        assert closing is None or closing.until_ms <= now - DELAY_MS
+
+
+def test_an_event_that_is_ahead_is_counted_when_the_clock_has_reached_its_window():
+    state, _, closing = take(State(), [60, 100, 500], 0, now=100)
+    assert (state.newest_ms, closing.until_ms) == (100, 70)
+    state, _, closing = take(state, [535], 1, now=535)
+    assert "file-0" in closing.paths
+    assert closing.until_ms == 510
+
+
+def test_a_source_that_is_far_ahead_is_told_of_for_an_hour():
+    def after(state, now, ahead=None):
+        return landed(state, ClosingBatch(Totals(1), 5, 5, now, ahead), ["f"])
+
+    web, shop = Ahead("web-1", 540_000, 1000), Ahead("shop", 5000, 2000)
+    assert after(State(), 1000, web).ahead == web
+    state = after(after(State(), 1000, web), 2000, shop)
+    assert state.ahead == shop
+    assert State.from_json(state.to_json(), "f") == state
+    assert after(state, 2000 + AHEAD_TOLD_MS).ahead == shop
+    assert after(state, 2001 + AHEAD_TOLD_MS).ahead is None
+
+
+def test_a_state_from_before_sources_were_named_is_read():
+    told = json.loads(State(newest_ms=7).to_json())
+    del told["ahead"]
+    assert State.from_json(json.dumps(told), "f") == State(newest_ms=7)
+
+
 def test_files_are_let_go_when_all_their_windows_are_closed():
     state = State(newest_ms=100, open_files=(OpenFiles(0, 39, ("a",)), OpenFiles(35, 60, ("b",))))
     closing = Closing(None, 40, ("a", "b"))
@@ -77,14 +120,64 @@ def test_files_are_let_go_when_all_their_windows_are_closed():
 def test_a_batch_of_late_events_closes_nothing():
     state = State(newest_ms=100, closed_until_ms=70)
 
-    after = landed(state, ClosingBatch(Totals(late=3), None, None), [])
+    after = landed(state, ClosingBatch(Totals(late=3), None, None, 1000), [])
 
     assert due(after, WINDOW_MS, DELAY_MS) is None
     assert after.totals.late == 3
 
 
+# Closed by the clock
+
+
+def by_clock(state, now, lasting=0):
+    return due_by_clock(state, now, WINDOW_MS, DELAY_MS, lasting)
+
+
+def test_the_last_windows_are_closed_when_the_clock_is_past_them_and_the_delay():
+    state, _, _ = take(State(), [101, 117], 0)
+    assert by_clock(state, 109 + DELAY_MS) is None
+    assert by_clock(state, 110 + DELAY_MS) == 110
+    assert by_clock(state, 10**6) == 120
+    half = closed(state, closing_until(state, 110))
+    assert (by_clock(half, 10**6), closing_until(half, 120).since_ms) == (120, 110)
+    whole = closed(half, closing_until(half, 120))
+    assert by_clock(whole, 10**6) is None
+    assert whole.open_files == ()
+
+
+def test_the_clock_closes_no_window_after_those_that_have_events_but_what_may_last():
+    state, _, _ = take(State(), [101], 0)
+    assert by_clock(state, 10**6, lasting=25) == 140
+    after = closed(state, closing_until(state, 110))
+    assert (by_clock(after, 10**6), by_clock(after, 10**6, lasting=25)) == (None, 140)
+
+
+def test_the_clock_closes_nothing_before_there_are_events():
+    assert by_clock(State(), 10**6) is None
+
+
+def test_events_after_windows_that_the_clock_closed_are_on_time():
+    state, _, _ = take(State(), [101], 0)
+    state = closed(state, closing_until(state, by_clock(state, 10**6)))
+    state, on_time, closing = take(state, [105, 110, 115], 1)
+    assert (on_time, closing) == ([110, 115], None)
+
+
+def test_the_clock_waits_for_an_event_that_is_ahead_of_it():
+    state, _, _ = take(State(), [101, 500], 0, now=110)
+    assert by_clock(state, 150) == 120
+    assert by_clock(state, 510 + DELAY_MS) == 510
+
+
+def test_a_state_from_before_the_clock_closed_windows_is_read():
+    told = json.loads(State(newest_ms=7).to_json())
+    del told["latest_ms"], told["by_clock_until_ms"]
+    assert State.from_json(json.dumps(told), "f").latest_ms == 7
+
+
 def test_what_is_written_down_is_read_back():
     state = State(5, 0, {"events": 2}, 1, (OpenFiles(1, 2, ("a", "b")),), Totals(1, 2, 3))
+    state = state._replace(latest_ms=6, by_clock_until_ms=3)
     state = state.with_note("sessions", "here").with_note("other", "x").with_note("other", None)
 
     assert State.from_json(state.to_json(), "f") == state

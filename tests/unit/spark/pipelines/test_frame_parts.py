@@ -20,6 +20,7 @@ from kafka_harness.ports import free_port
 from kafka_harness.waiting import eventually
 from kits.cli_kit import moldau
 from moldau.base.errors import ConfigError, UserError
+from moldau.cli.pipeline import skew_note
 from moldau.cli.pipelines.view import status_line, view
 from moldau.spark.pipelines.catalog import PIPELINES
 from moldau.spark.pipelines.declaration import Kind, Option, Pipeline, checked
@@ -199,6 +200,26 @@ def test_a_status_is_one_line():
     assert "late 90" in line
     assert status_line("shop", {**STATUS, "error": "no broker"}).endswith("; no broker")
     assert "\n" not in line
+
+
+def test_a_source_whose_clock_is_ahead_is_named(tmp_path):
+    ahead = {"source": "web-1", "by_ms": 540_123, "at_ms": 1_790_000_000_000}
+    told = "the clock of web-1 is 9m ahead (seen 2026-09-21T14:13:20+00:00)"
+    assert status_line("shop", {**STATUS, "ahead": ahead}).endswith(told)
+    desk = Desk(tmp_path / "_moldau")
+    desk.tell({**STATUS, "ahead": ahead})
+    desk.close()
+    assert moldau("pipeline", "status", "--out", tmp_path).err == f"moldau: {told}\n"
+
+
+@pytest.mark.parametrize("name", ["activity", "logs", "metrics"])
+def test_sources_may_be_further_ahead_than_behind_only_with_a_word(name):
+    defaults = {one.name: one.default for one in PIPELINES[name].options}
+    assert defaults["skew"] == defaults["delay"]
+    assert skew_note({"skew": 60_000, "delay": 60_000}) is None
+    note = skew_note({"skew": 540_000, "delay": 90_000})
+    assert note.startswith("--skew 9m is more than --delay 1m30s: ")
+    assert skew_note({"topic": "t"}) is None
 
 
 def test_a_query_without_a_batch_has_no_figures():
@@ -426,14 +447,50 @@ def test_masters_that_cannot_be_are_refused():
         submit_command("k8s://h", "p", [], python="python3", settings={})
 
 
-def test_submit_repeats_what_was_typed_and_nothing_else():
+def test_submit_repeats_what_was_typed():
     ran = moldau(
         "pipeline", "submit", "activity", "-b", "h:1", "--master", "yarn", "--out", "hdfs:///t",
         "--desk", "/d", "--window", "30s", "--once", "--program", "p.py",
     )  # fmt: skip
     assert ran.status == 0
-    words = "p.py run activity --bootstrap-server h:1 --out hdfs:///t --desk /d --once"
-    assert ran.out.endswith(f"{words} --window 30s\n")
+    words = "p.py run activity --out hdfs:///t --desk /d --once --window 30s"
+    assert ran.out.endswith(f"{words} --bootstrap-servers h:1\n")
+
+
+def test_submit_writes_out_brokers_and_settings_wherever_they_are_given(tmp_path):
+    """A driver elsewhere has neither the environment nor the files of this machine."""
+    submit = ["pipeline", "submit", "activity", "--out", tmp_path, "--program", "p.py"]
+    ran = moldau(*submit, environ={"MOLDAU_BOOTSTRAP_SERVERS": "env:1"})
+    assert ran.out.endswith(f"--out {tmp_path} --bootstrap-servers env:1\n")
+    ran = moldau(*submit, "-b", "typed:1", environ={"MOLDAU_BOOTSTRAP_SERVERS": "env:1"})
+    assert ran.out.endswith(f"--out {tmp_path} --bootstrap-servers typed:1\n")
+    assert moldau(*submit).out.endswith(f"--out {tmp_path}\n")
+
+    profiles = tmp_path / "profiles.toml"
+    profiles.write_text('current = "shop"\n[profiles.shop]\n"bootstrap.servers" = "profile:1"\n')
+    ran = moldau(*submit, environ={"MOLDAU_CONFIG": str(profiles)})
+    assert ran.out.endswith("--bootstrap-servers profile:1\n")
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=file:1\nclient.rack=r\n")
+    ran = moldau(*submit, "--command-config", file, "-X", "fetch.min.bytes=7")
+    typed = "--bootstrap-servers file:1 -X client.rack=r -X fetch.min.bytes=7\n"
+    assert ran.out.endswith(typed)
+
+
+@pytest.mark.parametrize("zone", ["Mars", "", "../UTC", "Europe"])
+def test_a_zone_that_there_is_not_is_refused_before_spark_starts(tmp_path, monkeypatch, zone):
+    monkeypatch.setattr("moldau.cli.pipeline._require_spark", lambda: pytest.fail("it starts"))
+    ran = moldau("pipeline", "run", "logs", "--out", tmp_path, "--zone", zone)
+    assert (ran.status, ran.out) == (2, "")
+    assert f"'--zone': {zone!r} is not known: expected one as Europe/Prague" in ran.err
+
+
+def test_a_trigger_may_be_shorter_than_a_second(tmp_path):
+    for typed, told in (("500ms", "500ms"), ("1500ms", "1s500ms"), ("90s", "1m30s")):
+        ran = moldau("pipeline", "submit", "activity", "--out", tmp_path, "--trigger", typed)
+        assert f"--trigger {told}\n" in ran.out
+    ran = moldau("pipeline", "submit", "activity", "--out", tmp_path, "--window", "500ms")
+    assert "'500ms' is out of range: expected 1s to 3650d" in ran.err
 
 
 def test_submit_prints_no_command_that_the_driver_would_refuse():

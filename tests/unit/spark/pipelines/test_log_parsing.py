@@ -7,7 +7,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from moldau.spark.pipelines.logs.moments import iso_us
+from moldau.base.errors import UserError
+from moldau.spark.pipelines.logs.forms.own import OwnForm, pattern_of
+from moldau.spark.pipelines.logs.moments import common_us, iso_us
 from moldau.spark.pipelines.logs.parsing import (
     CLAIMED,
     Origin,
@@ -64,7 +66,66 @@ def parsed(text, origin=USUAL, rules=RULES):
         ('{"time":1794744000000,"level":50,"msg":"pino"}',
          "json", NOON, "ERROR", "pino", {"level": "50"}),
         ('{"log":"hello\\n","stream":"stdout","time":"2026-11-15T12:00:00.000000000Z"}',
-         "json", NOON, "NONE", "hello\n", {"stream": "stdout"}),
+         "docker", NOON, "NONE", "hello", {"stream": "stdout"}),
+        (('{"log":"2026-11-15 12:00:00,000 ERROR shop: no\\n","stream":"stderr","time":"x",'
+         '"attrs":{"tag":"a"}}'),
+         "python", NOON, "ERROR", "no",
+         {"logger": "shop", "stream": "stderr", "time": "x", "attrs.tag": "a"}),
+        (('{"log":"{\\"level\\":\\"warn\\",\\"msg\\":\\"m\\"}\\n","stream":"stdout",'
+         '"time":"2026-11-15T12:00:00Z"}'),
+         "json", NOON, "WARN", "m", {"stream": "stdout"}),
+        ("2026-11-15T12:00:00.000000000Z stderr F E1115 12:00:01.5 7 a.go:1] no plums",
+         "klog", "2026-11-15T12:00:01.5", "ERROR", "no plums",
+         {"thread": "7", "file": "a.go", "line": "1", "stream": "stderr"}),
+        ("2026-11-15T13:00:00+01:00 stdout P half a li",
+         "cri", NOON, "NONE", "half a li", {"stream": "stdout", "partial": "true"}),
+        ("2026-11-15T12:00:00Z stdout F", "cri", NOON, "NONE", "", {"stream": "stdout"}),
+        ("2026-11-15T12:00:00.000000Z 0 [System] [MY-010116] [Server] starting",
+         "mysql", NOON, "INFO", "starting",
+         {"thread": "0", "code": "MY-010116", "logger": "Server"}),
+        ("2026-11-15T12:00:00.000000Z 8 [ERROR] [MY-013183] [InnoDB] Assertion failure",
+         "mysql", NOON, "ERROR", "Assertion failure",
+         {"thread": "8", "code": "MY-013183", "logger": "InnoDB"}),
+        ("2026-11-15 12:00:00 0 [Warning] InnoDB: slow",
+         "mysql", NOON, "WARN", "InnoDB: slow", {"thread": "0"}),
+        ("[2026-11-15T12:00:00,000][WARN ][o.e.n.Node               ] [node-1] low disk",
+         "java", NOON, "WARN", "low disk", {"logger": "o.e.n.Node", "node": "node-1"}),
+        (('{"t":{"$date":"2026-11-15T13:00:00.000+01:00"},"s":"E","c":"NETWORK","id":1,'
+         '"ctx":"conn1","msg":"gone","attr":{"n":1}}'),
+         "json", NOON, "ERROR", "gone",
+         {"s": "E", "c": "NETWORK", "id": "1", "ctx": "conn1", "attr.n": "1"}),
+        ("2026-11-15T12:00:00.000+0000 W  STORAGE  [initandlisten] no plums",
+         "mongodb", NOON, "WARN", "no plums", {"logger": "STORAGE", "thread": "initandlisten"}),
+        (('{"timeUnixNano":"1794744000000000000","severityNumber":17,"severityText":"Error",'
+         '"body":{"stringValue":"no"},"resource":{"attributes":{"service.name":"shop"}}}'),
+         "json", NOON, "ERROR", "no", {"severityNumber": "17"}),
+        ('{"timeUnixNano":"1794744000000000000","severityNumber":22,"body":"no"}',
+         "json", NOON, "FATAL", "no", {"severityNumber": "22"}),
+        ("[2026-11-15 12:00:00,000: ERROR/ForkPoolWorker-1] Task shop.sell[7] raised",
+         "python", NOON, "ERROR", "Task shop.sell[7] raised", {"process": "ForkPoolWorker-1"}),
+        ("E, [2026-11-15T12:00:00.000000 #4711] ERROR -- Shop::Cart: no: plums",
+         "ruby", NOON, "ERROR", "no: plums", {"pid": "4711", "logger": "Shop::Cart"}),
+        ("I, [2026-11-15T12:00:00.000000 #4711]  INFO -- : open",
+         "ruby", NOON, "INFO", "open", {"pid": "4711"}),
+        ("2026-11-15 13:00:00.000 +01:00 [WRN] slow", "serilog", NOON, "WARN", "slow", {}),
+        ("[12:00:00 FTL] gone", "serilog", NOON, "FATAL", "gone", {}),
+        ('{"@t":"2026-11-15T12:00:00.0000000Z","@mt":"{N} plums","@l":"Error","N":7}',
+         "json", NOON, "ERROR", "{N} plums", {"N": "7"}),
+        ('{"@t":"2026-11-15T12:00:00.0000000Z","@m":"7 plums"}',
+         "json", NOON, "INFO", "7 plums", {}),
+        ('{"Timestamp":"2026-11-15T12:00:00Z","Level":"Warning","MessageTemplate":"m"}',
+         "json", NOON, "WARN", "m", {"Level": "Warning"}),
+        ("\x1b[2m2026-11-15T12:00:00Z\x1b[0m \x1b[31mERROR\x1b[0m \x1b[1mno plums\x1b[0m",
+         "dated", NOON, "ERROR", "no plums", {}),
+        ('{"level":"\\u001b[33mwarn\\u001b[39m","msg":"m"}',
+         "json", None, "WARN", "m", {"level": "\x1b[33mwarn\x1b[39m"}),
+        ("26/11/15 12:00:00 WARN TaskSetManager: Lost task 0.0",
+         "java", NOON, "WARN", "Lost task 0.0", {"logger": "TaskSetManager"}),
+        (('shop.example:443 10.0.0.7 - anna [15/Nov/2026:12:00:00 +0000] "GET / HTTP/1.1" 500 1'
+         ' "-" "curl"'),
+         "access", NOON, "ERROR", "GET / HTTP/1.1 500",
+         {"site": "shop.example:443", "client": "10.0.0.7", "user": "anna", "method": "GET",
+          "target": "/", "protocol": "HTTP/1.1", "status": "500", "size": "1", "agent": "curl"}),
         ('{"user":"u-7"}', "json", None, "NONE", '{"user":"u-7"}', {"user": "u-7"}),
         ('time=2026-11-15T12:00:00Z level=warn msg="no \\"plums\\"" user=7 user=8',
          "logfmt", NOON, "WARN", 'no "plums"', {"user": "7", "user.2": "8"}),
@@ -137,7 +198,7 @@ def parsed(text, origin=USUAL, rules=RULES):
          "syslog", NOON, "INFO", "it happened",
          {"pid": "7", "msgid": "ID47", "data": '[x a="]"]'}),
         ("2026-11-15T12:00:00Z stdout F hello",
-         "dated", NOON, "NONE", "stdout F hello", {}),
+         "cri", NOON, "NONE", "hello", {"stream": "stdout"}),
         ("2026-11-15 12:00:00 WARN hello there",
          "dated", NOON, "WARN", "hello there", {}),
         ("ERROR no plums", "levelled", None, "ERROR", "no plums", {}),
@@ -157,11 +218,60 @@ def test_a_line_is_understood(text, form, time, level, message, fields):
     assert line.stack is None
 
 
+OWN = OwnForm(
+    "shop", pattern_of(r"(?P<level>\w+)/(?P<time>[^|]+)\|(?P<till>\w*)\| (?P<message>.*)")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "time", "level", "message", "fields"),
+    [
+        ("ERR/15/Nov/2026:12:00:00 +0000|t7| no plums", NOON, "ERROR", "no plums", {"till": "t7"}),
+        ("I/12:00:00.250|| open", "2026-11-15T12:00:00.250", "INFO", "open", {}),
+        ("odd/never|| x", None, "NONE", "x", {"level": "odd", "time": "never"}),
+    ],
+)
+def test_a_format_of_ones_own_is_read_by_its_groups(text, time, level, message, fields):
+    rules = RULES._replace(own=OWN)
+    line = parsed(text, Origin(), rules)
+    assert line[:4] == ("shop", message, SENT if time is None else us(time), level)
+    assert line.fields == fields
+    wrapped = parsed(f"2026-11-15T12:00:30Z stdout F {text}", Origin(), rules)
+    assert wrapped == line._replace(fields={**fields, "stream": "stdout"})
+
+
+def test_what_is_too_long_to_be_a_time_of_ones_own_is_not_remembered():
+    known = common_us.cache_info()
+    line = parsed(f"I/{'2' * 100_000}|| x", rules=RULES._replace(own=OWN))
+    assert line.fields["time"] == "2" * 100_000
+    assert common_us.cache_info() == known
+
+
+def test_what_is_not_of_ones_own_format_is_read_as_ever():
+    text = "2026-11-15 12:00:00,123 INFO shop: open"
+    assert parsed(text, rules=RULES._replace(own=OWN)) == parsed(text)
+
+
+def test_a_stack_trace_belongs_to_a_line_of_ones_own_format():
+    line = parsed(f"E/12:00:00|| no plums\n{TRACEBACK}", rules=RULES._replace(own=OWN))
+    assert (line.message, line.stack) == ("no plums", TRACEBACK)
+
+
+@pytest.mark.parametrize(("text", "why"), [("(", "no regular expression"), (".*", "names nothing")])
+def test_a_pattern_that_says_nothing_is_refused(text, why):
+    with pytest.raises(UserError, match=why):
+        pattern_of(text)
+
+
 @pytest.mark.parametrize(
     ("first", "trace"),
     [
         ("2026-11-15 12:00:00,123 ERROR shop: no plums", TRACEBACK),
         ("ERROR:shop:no plums", TRACEBACK),
+        ("2026-11-15T12:00:00Z stderr F ERROR:shop:no plums", TRACEBACK),
+        ("E, [2026-11-15T12:00:00.000000 #4711] ERROR -- : no plums", TRACEBACK),
+        ("26/11/15 12:00:00 ERROR Executor: no plums", JAVA_TRACE),
+        ("[12:00:00 ERR] no plums", JAVA_TRACE),
         ("2026-11-15 12:00:00.123 [main] ERROR com.example.Shop - no plums", JAVA_TRACE),
         ("[2026-11-15 12:00:00,123] ERROR no plums (kafka.server.Server)", JAVA_TRACE),
         ("Nov 15, 2026 12:00:00 PM com.example.Shop run\nSEVERE: no plums", JAVA_TRACE),
@@ -352,7 +462,10 @@ def test_what_is_no_text_or_too_long_is_refused(value, reason):
 @pytest.mark.parametrize(
     "first",
     ["", "2026-11-15 12:00:00 INFO ", "1.1.1.1 - - [15/Nov/2026:12:00:00 +0000] ", "INFO ", "a=b ",
-     "<34>1 - - - - - ", "Nov 15 12:00:00 gate ", "2026-11-15 12:00:00 [main] "],
+     "<34>1 - - - - - ", "Nov 15 12:00:00 gate ", "2026-11-15 12:00:00 [main] ", "\x1b[",
+     "2026-11-15T12:00:00Z stdout F ", "2026-11-15T12:00:00Z 0 [Note] ", "26/11/15 12:00:00 INFO a",
+     "[2026-11-15T12:00:00,123][INFO ][", "E, [2026-11-15T12:00:00.000000 #1] ERROR -- ",
+     "a.b:80 1.1.1.1 - - [15/Nov/2026:12:00:00 +0000] "],
 )  # fmt: skip
 @pytest.mark.parametrize("last", ["end", "\nend"])
 def test_a_long_line_of_anything_takes_no_long_time(first, unit, last):

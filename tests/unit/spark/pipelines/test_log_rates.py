@@ -25,7 +25,13 @@ from moldau.spark.pipelines.storage import LocalFiles
 from moldau.spark.pipelines.tables.appending import Table
 from moldau.spark.pipelines.tables.committed import files_of
 from moldau.spark.pipelines.tables.file_log import FileLog
-from moldau.spark.pipelines.windowed.closing import Closing, State, closed
+from moldau.spark.pipelines.windowed.closing import (
+    Closing,
+    OpenFiles,
+    State,
+    closed,
+    due_by_clock,
+)
 
 LIMITS = Limits(rate=0.2, factor=5, errors_min=10)
 
@@ -191,6 +197,16 @@ def test_an_alert_is_over_with_a_window_in_which_no_service_wrote(tmp_path, clos
         state = close(tmp_path, state, number, rate=0.2)
     assert filed(tmp_path, ALERTS) == [0, 2, 10, 11]
     assert filed(tmp_path, RATES) == [0, 1, 10]
+
+
+def test_a_service_that_logs_errors_and_falls_silent_raises_its_alert(tmp_path):
+    """Nothing comes any more: the clock closes the window, and the one after it."""
+    windows = {0: {"shop": Count(100, 95)}}
+    state = State(newest_ms=10, latest_ms=10, open_files=(OpenFiles(0, 10, ("logs",)),))
+    state = state.with_note("windows", rates.to_note(windows))
+    until_ms = due_by_clock(state, 10 * WINDOW_MS, WINDOW_MS, 0, lasting_ms=WINDOW_MS)
+    close(tmp_path, state, until_ms // WINDOW_MS - 1, rate=0.2)
+    assert filed(tmp_path, ALERTS) == [0, 1]
 
 
 def test_the_alerts_of_tables_from_before_go_on_with_the_next_number(tmp_path):

@@ -40,9 +40,15 @@ ACTIVITY: Final = Pipeline(
             pinned=True,
         ),
         Option(
+            "idle",
+            Kind.DURATION,
+            "5m",
+            "Close windows by the clock when nothing has come for so long.",
+        ),
+        Option(
             "skew",
             Kind.DURATION,
-            "10m",
+            "2m",
             "How far ahead of our clock an event may be; beyond, it is a dead letter.",
             pinned=True,
             may_be_zero=True,

@@ -18,6 +18,8 @@ from moldau.spark.pipelines.windowed.filing import Filing
 from moldau.spark.pipelines.windowed.landing import Landing
 
 EVENTS: Final = "events"
+LIVE: Final = "live"
+"""The query of live counts."""
 
 
 def activity(stage: Stage) -> Batches:
@@ -29,8 +31,10 @@ def activity(stage: Stage) -> Batches:
         filing,
         EVENTS,
         columns=[column.split()[0] for column in OWN_COLUMNS.split(", ")],
+        sources=("user",),
         bad_ratio=stage.ratio("bad-ratio"),
         skew_ms=stage.whole("skew"),
+        delay_ms=stage.whole("delay"),
     )
     sessions = Sessions(
         stage.spark, stage.files, stage.place("sessions"), stage.whole("session-gap")
@@ -44,24 +48,33 @@ def activity(stage: Stage) -> Batches:
         top=stage.whole("top"),
     )
     return Batches(
-        stage, landing, rollups.close, window_ms=window_ms, delay_ms=stage.whole("delay")
+        stage,
+        landing,
+        rollups.close,
+        window_ms=window_ms,
+        delay_ms=stage.whole("delay"),
+        lasting_ms=stage.whole("session-gap"),
     )
 
 
 def start(stage: Stage) -> list[StreamingQuery]:
     """Start the queries of the pipeline."""
     events = read_events(with_now(stage.records(RECORD_SIZE_MAX)))
-    landing = stage.started(LANDING, events.writeStream.foreachBatch(activity(stage).take))
+    batches = activity(stage)
+    landing = stage.started(LANDING, events.writeStream.foreachBatch(batches.take))
+    stage.follow_clock(batches.pass_time)
     live_topic = stage.options["live-topic"]
     if live_topic is None:
         return [landing]
     # Counts of open windows have no use for records that were deleted while nobody wanted them.
-    records = stage.records(RECORD_SIZE_MAX, failOnDataLoss="false")
+    records = stage.records(RECORD_SIZE_MAX, query=LIVE, failOnDataLoss="false")
     live = live_counts(
         read_events(with_now(records)),
         {**stage.connection, "topic": str(live_topic)},
         window_ms=stage.whole("window"),
         delay_ms=stage.whole("delay"),
-        skew_ms=stage.whole("skew"),
+        # Spark's watermark follows the newest time. From one that is ahead by no more than the
+        # delay, it stays behind the clock, and drops nothing of sources whose clocks are right.
+        skew_ms=min(stage.whole("skew"), stage.whole("delay")),
     )
-    return [landing, stage.started("live", live)]
+    return [landing, stage.started(LIVE, live)]

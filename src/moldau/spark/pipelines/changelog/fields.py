@@ -6,10 +6,11 @@ Nobody declares the columns; they are what the values seen so far need:
     string                    texts, objects and arrays (as JSON), whole numbers beyond 64 bits, and
                               all values of a column that has seen several of these types
 
-So a column only ever comes into being or widens, and every value there was fits it. Fields that
-cannot be columns stand in the record's text alone, which is always kept: those whose names are
-empty, too long or begin with an underscore as ours do, those that Spark takes for the name of
-another column, as it does not look at case, and those that are too many.
+So a column only ever comes into being or widens, and every value there was fits it. Names that
+Spark takes for one name, as it does not look at case, are one column: `ID` of one producer and `id`
+of another. Fields that cannot be columns stand in the record's text alone, which is always kept:
+those whose names are empty, too long or begin with an underscore as ours do, and those that are too
+many.
 
 Pure.
 """
@@ -110,33 +111,67 @@ def joined(one: str, other: str) -> str:
 
 
 def widened(known: Fields, seen: Fields) -> Fields:
-    """Return the columns after values of these types were seen; new ones come last, by name."""
-    old = ((name, joined(kind, seen.get(name, kind))) for name, kind in known.items())
-    new = (name for name in sorted(seen) if name not in known and _can_be_column(name))
-    return told_apart(chain(old, ((name, seen[name]) for name in new)))
+    """Return the columns after values of these types were seen; new ones come last, by name.
+
+    Of several spellings of a new name the column has the one in lower case, or else the first.
+    """
+    fields = dict(known)
+    columns = ColumnNames(fields)
+    for name in sorted(seen, key=lambda name: (not _is_folded(name), name)):
+        column = columns.column_of(name)
+        if column is not None:
+            fields[column] = joined(fields[column], seen[name])
+        elif _can_be_column(name):
+            columns.add(name)
+            fields[name] = seen[name]
+    new = sorted(name for name in fields if name not in known)
+    kept = [*known, *new][:COLUMN_COUNT_MAX]
+    return {name: fields[name] for name in kept}
 
 
 def told_apart(columns: Iterable[tuple[str, str]]) -> Fields:
     """Return columns, as many as there may be, without those that Spark takes for earlier ones."""
     fields: dict[str, str] = {}
-    taken: set[str] = set()
+    names = ColumnNames(())
     for name, kind in columns:
         if len(fields) == COLUMN_COUNT_MAX:
             break
-        forms = _compared(name)
-        if taken.isdisjoint(forms):
+        if names.column_of(name) is None:
             fields[name] = kind
-            taken |= forms
+            names.add(name)
     return fields
 
 
-def _compared(name: str) -> set[str]:
+class ColumnNames:
+    """Finds the column that a field belongs to, by its name as Spark compares names."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._by_form: dict[str, str] = {}
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        """Add a column."""
+        for form in _compared(name):
+            self._by_form.setdefault(form, name)
+
+    def column_of(self, name: str) -> str | None:
+        """Return the column of a field; None if there is none."""
+        found = (self._by_form.get(form) for form in _compared(name))
+        return next((one for one in found if one is not None), None)
+
+
+def _compared(name: str) -> tuple[str, str]:
     """Return a name in the forms in which Spark compares it; one in common is enough.
 
     It does so with Java's `equalsIgnoreCase`, which goes through upper case letter by letter and so
     takes an i without its dot for one with it, and in places with the lower case of the whole.
     """
-    return {name.lower(), "".join(map(_folded, name))}
+    return name.lower(), "".join(map(_folded, name))
+
+
+def _is_folded(name: str) -> bool:
+    return set(_compared(name)) == {name}
 
 
 def _folded(letter: str) -> str:
@@ -156,8 +191,40 @@ def _can_be_column(name: str) -> bool:
 
 def columns_of(texts: Sequence[str], fields: Fields) -> dict[str, list[Any]]:
     """Return what stands in each column, for rows given as their JSON."""
-    rows = [_read_again(text) for text in texts]
+    rows = _by_column([_read_again(text) for text in texts], fields)
     return {name: list(_column(rows, name, kind)) for name, kind in fields.items()}
+
+
+def _by_column(rows: list[Mapping[str, Any]], fields: Fields) -> list[Mapping[str, Any]]:
+    """Return rows whose values stand under the names of their columns.
+
+    A row that has both the column's own name and another spelling keeps the value of the first.
+    """
+    columns = ColumnNames(fields)
+    others = dict.fromkeys(chain.from_iterable(rows))  # names, most of which occur in every row
+    spelt = {
+        name: column
+        for name in others
+        if name not in fields and (column := columns.column_of(name)) is not None
+    }
+    return [_respelt(row, spelt, fields) for row in rows] if spelt else rows
+
+
+def _respelt(row: Mapping[str, Any], spelt: Mapping[str, str], fields: Fields) -> Mapping[str, Any]:
+    """Return a row with the names of columns for their other spellings.
+
+    Tables of form 1 did not note the types of these, so a value may not fit. It is left out then.
+    """
+    found = {
+        column: value
+        for name, value in row.items()
+        if (column := spelt.get(name)) is not None and _fits(value, fields[column])
+    }
+    return {**found, **row} if found else row
+
+
+def _fits(value: Any, kind: str) -> bool:
+    return value is None or joined(kind, _kind(value)) == kind
 
 
 def _read_again(text: str) -> Mapping[str, Any]:

@@ -48,12 +48,14 @@ def frame_of(spark: SparkSession, table: str, version: Version) -> DataFrame:
     changed = _with_fields(newest.where(F.col(RAW).isNotNull()), version.fields, version.fields)
     if not version.base.names:
         return changed
-    columns = f"{KEY} STRING, {_declared(version.base_fields)}{_ORIGIN_COLUMNS}, {RAW} STRING"
+    from_text = widened_names(version)
+    held = {name: kind for name, kind in version.base_fields.items() if name not in from_text}
+    columns = f"{KEY} STRING, {_declared(held)}{_ORIGIN_COLUMNS}, {RAW} STRING"
     base = read_files(spark, columns, _paths(table, [version.base]))
     if not version.changes:
-        return _with_fields(base, version.fields, widened_names(version))
+        return _with_fields(base, version.fields, from_text)
     kept = base.join(newest.select(KEY), KEY, "left_anti")
-    return _with_fields(kept, version.fields, widened_names(version)).unionByName(changed)
+    return _with_fields(kept, version.fields, from_text).unionByName(changed)
 
 
 def newest_changes(spark: SparkSession, table: str, parts: Sequence[Part]) -> DataFrame:

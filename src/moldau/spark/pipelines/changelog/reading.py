@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from moldau.base.errors import UserError
-from moldau.spark.pipelines.changelog.fields import Fields
+from moldau.spark.pipelines.changelog.fields import ColumnNames, Fields
 from moldau.spark.pipelines.changelog.rows import (
     CHANGE,
     CHANGE_SCHEMA,
@@ -71,9 +71,7 @@ class Snapshot:
     def rows(self, keys: Sequence[str] | None, columns: Sequence[str] | None) -> pa.Table:
         """Return the rows; only those of some keys, and only some columns, if these are given."""
         known = (KEY, *self.version.fields, *ORIGIN, RAW)
-        names = list(known if columns is None else dict.fromkeys((KEY, *columns)))
-        if unknown := set(names) - set(known):
-            raise UserError(f"the table has no column {min(unknown)}")
+        names = list(known) if columns is None else _chosen(known, columns)
         changes = newest_by_key(self._changes(keys))
         base = self._base(keys, names)
         kept = base.filter(pc.invert(pc.is_in(base.column(KEY), changes.column(KEY))))
@@ -147,6 +145,15 @@ def first_by_key(rows: pa.Table, count: int) -> pa.Table:
     keys = rows.column(KEY)
     first = keys.take(pc.sort_indices(keys)).slice(0, min(count, len(keys)))
     return rows.filter(pc.is_in(keys, first)).sort_by(KEY)
+
+
+def _chosen(known: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Return the key and the columns that are asked for, in any case as with Spark."""
+    by_name = ColumnNames(known)
+    found = {name: name if name in known else by_name.column_of(name) for name in columns}
+    if unknown := [name for name, column in found.items() if column is None]:
+        raise UserError(f"the table has no column {min(unknown)}")
+    return list(dict.fromkeys((KEY, *filter(None, found.values()))))
 
 
 def _type(version: Version, name: str) -> pa.DataType:

@@ -23,7 +23,10 @@ from typing import Any, Final, NamedTuple
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.changelog.fields import Fields, told_apart
 
-FORM: Final = 1
+FORM: Final = 2
+FORM_BY_SPELLING: Final = 1
+"""In which names that differ in case alone were columns of their own, all but one without values.
+What its base holds is read from the text, until it is written anew."""
 
 ROWS_MIN: Final = 10_000
 """Below so many changes a merge into the base costs more than reading them does."""
@@ -71,7 +74,7 @@ class Version(NamedTuple):
     fields: Mapping[str, str] = {}
     base: Part = Part()
     base_fields: Mapping[str, str] = {}
-    """The columns of the base's files; the others are null there, or read from the text."""
+    """The columns of the base's files and their types; the other columns are null there."""
     merges: int = 0
     """How often the base was written."""
     changes: tuple[Part, ...] = ()
@@ -104,13 +107,15 @@ class Version(NamedTuple):
         try:
             told: dict[str, Any] = json.loads(text)
             form = told.pop("form")
-            if form != FORM:
+            if form not in (FORM, FORM_BY_SPELLING):
                 raise UserError(
                     f"{place} has form {form}, and this Moldau reads {FORM}: use the one that wrote"
                     " it, or a newer one"
                 )
             # Two that Spark does not tell apart were once let in; no query came through with them.
             told["fields"] = told_apart(told["fields"].items())
+            if form == FORM_BY_SPELLING:
+                told["base_fields"] = dict.fromkeys(told["base_fields"], "")
             told["base"] = _part(told["base"])
             told["changes"] = tuple(map(_part, told["changes"]))
             told["replaced"] = tuple(Replaced(*one) for one in told["replaced"])
@@ -201,7 +206,7 @@ def newest(names: Sequence[str]) -> int | None:
 
 
 def widened_names(version: Version) -> Mapping[str, str]:
-    """Return the columns that stand in the base with a narrower type than they have now."""
+    """Return the columns that stand in the base with another type than they have now."""
     return {
         name: kind
         for name, kind in version.fields.items()

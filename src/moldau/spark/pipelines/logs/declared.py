@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.spark.pipelines.declaration import Kind, Option, Pipeline
+from moldau.spark.pipelines.logs.forms.own import pattern_of
+from moldau.spark.pipelines.logs.moments import zone_of
 
 LOGS: Final = Pipeline(
     name="logs",
@@ -23,9 +25,15 @@ LOGS: Final = Pipeline(
             may_be_zero=True,
         ),
         Option(
+            "idle",
+            Kind.DURATION,
+            "5m",
+            "Close windows by the clock when nothing has come for so long.",
+        ),
+        Option(
             "skew",
             Kind.DURATION,
-            "10m",
+            "2m",
             "How far ahead of our clock a line's time may be; beyond, it is not believed.",
             pinned=True,
             may_be_zero=True,
@@ -36,7 +44,18 @@ LOGS: Final = Pipeline(
             "UTC",
             "The zone of times that name none, as Europe/Prague.",
             pinned=True,
+            check=zone_of,
         ),
+        Option(
+            "pattern",
+            Kind.TEXT,
+            None,
+            "Lines of your own format: an expression of Python's with groups time, level, message,"
+            " host, service; others are fields.",
+            pinned=True,
+            check=pattern_of,
+        ),
+        Option("format", Kind.TEXT, None, "The name of your own format [own].", pinned=True),
         Option(
             "max-line",
             Kind.COUNT,

@@ -6,6 +6,7 @@ as the others do, with `late` set, and only the counts of windows do without it:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -15,13 +16,14 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users c
 
 from moldau.spark.pipelines.logs import rates
 from moldau.spark.pipelines.logs.levels import ERRORS
+from moldau.spark.pipelines.logs.parsing import CLAIMED
 from moldau.spark.pipelines.logs.rates import Count, Part
 from moldau.spark.pipelines.logs.reading import OWN_COLUMNS, SIZE
 from moldau.spark.pipelines.records.gathering import ROWS_MAX, Rows
 from moldau.spark.pipelines.records.reasons import check_ratio
 from moldau.spark.pipelines.windowed.closing import ClosingBatch, State, Totals, landed
 from moldau.spark.pipelines.windowed.filing import Filing
-from moldau.spark.pipelines.windowed.landing import DEAD, LATE, Landing
+from moldau.spark.pipelines.windowed.landing import AHEAD, DEAD, LATE, NOW, SOURCE, Landing
 
 LOGS: Final = "logs"
 WINDOWS: Final = "windows"
@@ -40,16 +42,33 @@ class _Group(NamedTuple):
     size: int
     first_ms: int
     last_ms: int
+    now_ms: int
+    ahead_ms: int | None
+    source: str | None
+    """Who is furthest ahead."""
 
 
 class LogLanding(Landing):
     """Files the lines of batches, and counts them."""
 
     def __init__(
-        self, filing: Filing, *, window_ms: int, bad_ratio: float | None, skew_ms: int
+        self,
+        filing: Filing,
+        *,
+        window_ms: int,
+        bad_ratio: float | None,
+        skew_ms: int,
+        delay_ms: int,
     ) -> None:
-        columns = [*OWN_COLUMNS, LATE]
-        super().__init__(filing, LOGS, columns=columns, bad_ratio=bad_ratio, skew_ms=skew_ms)
+        super().__init__(
+            filing,
+            LOGS,
+            columns=[*OWN_COLUMNS, LATE],
+            sources=("host", "service", "path"),
+            bad_ratio=bad_ratio,
+            skew_ms=skew_ms,
+            delay_ms=delay_ms,
+        )
         self._window_ms = window_ms
 
     def land(self, state: State, rows: DataFrame, number: int) -> State:
@@ -59,7 +78,9 @@ class LogLanding(Landing):
         )
         with _persisted(frame) as kept:
             groups = [_group(row) for row in self._groups(kept).collect()]
-            batch = _batch(groups)
+            if not groups:
+                return state
+            batch = self._batch(groups)
             check_ratio(batch.counts.dead, sum(batch.counts), self._bad_ratio)
             whole = Rows(kept, kept.toArrow() if _is_small(batch, groups) else None)
             for share in (self._share, *self._others[1:]):
@@ -70,6 +91,10 @@ class LogLanding(Landing):
 
     def _fate(self) -> Column:
         return F.when(F.col("reason").isNotNull(), DEAD).otherwise(LOGS)
+
+    def _claimed_ms(self) -> Column:
+        claimed_us = F.col("fields")[CLAIMED].try_cast("bigint")
+        return F.coalesce(F.floor(claimed_us / 1000), super()._claimed_ms())
 
     def _groups(self, rows: DataFrame) -> DataFrame:
         """Count rows by all that matters of them, in one pass."""
@@ -83,23 +108,30 @@ class LogLanding(Landing):
             F.sum(SIZE).alias(SIZE),
             F.min(time_ms).alias("first_ms"),
             F.max(time_ms).alias("last_ms"),
+            F.max(NOW).alias(NOW),
+            F.max(AHEAD).alias(AHEAD),
+            F.max_by(SOURCE, AHEAD).alias(SOURCE),
+        )
+
+    def _batch(self, groups: list[_Group]) -> ClosingBatch:
+        dead = sum(one.part.counted.rows for one in groups if one.is_dead)
+        late = sum(one.part.counted.rows for one in groups if one.is_late and not one.is_dead)
+        on_time = [one for one in groups if not one.is_dead and not one.is_late]
+        furthest = max(groups, key=lambda one: -math.inf if one.ahead_ms is None else one.ahead_ms)
+        now_ms = groups[0].now_ms
+        return ClosingBatch(
+            Totals(sum(one.part.counted.rows for one in on_time), late, dead),
+            min((one.first_ms for one in on_time), default=None),
+            max((one.last_ms for one in on_time), default=None),
+            now_ms,
+            self._far_ahead(furthest.ahead_ms, furthest.source, now_ms),
         )
 
 
 def _group(row: Row) -> _Group:
     part = Part(row["window_ms"], row["service"], Count(row["rows"], row["errors"]))
-    return _Group(row["dead"], row[LATE], part, row[SIZE], row["first_ms"], row["last_ms"])
-
-
-def _batch(groups: list[_Group]) -> ClosingBatch:
-    dead = sum(group.part.counted.rows for group in groups if group.is_dead)
-    late = sum(group.part.counted.rows for group in groups if group.is_late and not group.is_dead)
-    on_time = [group for group in groups if not group.is_dead and not group.is_late]
-    return ClosingBatch(
-        Totals(sum(group.part.counted.rows for group in on_time), late, dead),
-        min((group.first_ms for group in on_time), default=None),
-        max((group.last_ms for group in on_time), default=None),
-    )
+    span = (row["first_ms"], row["last_ms"])
+    return _Group(row["dead"], row[LATE], part, row[SIZE], *span, row[NOW], row[AHEAD], row[SOURCE])
 
 
 def _is_small(batch: ClosingBatch, groups: list[_Group]) -> bool:

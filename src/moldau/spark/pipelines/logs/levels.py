@@ -11,14 +11,14 @@ NONE: Final = "NONE"
 ERRORS: Final = frozenset({"ERROR", "FATAL"})
 
 _NAMES: Final = {
-    "TRACE": "trace finest finer verbose silly 10",
+    "TRACE": "trace finest finer verbose vrb silly 10",
     "DEBUG": "debug dbg fine config 20",
-    "INFO": "info inf information informational notice log 30",
+    "INFO": "info inf information informational notice note system log 30",
     "WARN": "warn wrn warning 40",
     "ERROR": "error err eror severe failure 50",
     "FATAL": "fatal ftl critical crit alert emerg emergency panic dpanic 60",
 }
-"""Names of Python, Java, Go, Node, .NET and syslog; numbers as bunyan and pino write them."""
+"""Names of Python, Java, Go, Node, .NET, MySQL and syslog; numbers as bunyan and pino have them."""
 
 KNOWN: Final = {name: level for level, names in _NAMES.items() for name in names.split()}
 
@@ -27,6 +27,11 @@ WRITTEN: Final = (
     "|ALERT|EMERG|PANIC|CRIT|ERR"
 )
 """The names by which a level is known in a line of text, as alternatives of an expression."""
+
+OF_LETTER: Final = {
+    "D": "DEBUG", "I": "INFO", "W": "WARN", "E": "ERROR", "F": "FATAL",
+}  # fmt: skip
+"""As glog, MongoDB and Ruby write them."""
 
 _OF_SEVERITY: Final = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")
 
@@ -39,6 +44,11 @@ def level_of(name: str) -> str | None:
 def level_of_priority(priority: int) -> str:
     """Return the level of the number that begins a line of syslog: facility * 8 + severity."""
     return _OF_SEVERITY[priority % 8]
+
+
+def level_of_number(number: int) -> str | None:
+    """Return the level of a severity number of OpenTelemetry, 1 to 24; four are one level."""
+    return LEVELS[1 + (number - 1) // 4] if 1 <= number <= 24 else None
 
 
 def level_of_status(status: int) -> str:

@@ -11,6 +11,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Final
+from zoneinfo import ZoneInfo
+
+from moldau.base.errors import UserError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -44,6 +47,14 @@ TIME_SIZE_MAX: Final = 64
 _REMEMBERED: Final = 4096
 """Lines of a second often have the same time, and reading one costs as much as the line's rest.
 Texts that are none are remembered too, hence the limit above."""
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return a zone by its name; UserError if there is none."""
+    try:
+        return UTC if name == "UTC" else ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise UserError(f"{name!r} is not known: expected one as Europe/Prague") from None
 
 
 @lru_cache(_REMEMBERED)
@@ -156,6 +167,24 @@ def any_us(text: str, zone: tzinfo) -> int | None:
         return None
     found = number_us(text) if text[:1].isdigit() and "-" not in text else None
     return iso_us(text, zone) if found is None else found
+
+
+def moment_us(text: str, zone: tzinfo, sent_us: int) -> int | None:
+    """Read a time in any of the ways there are."""
+    if len(text) > TIME_SIZE_MAX:
+        return None
+    for found in (
+        any_us(text, zone),
+        common_us(text),
+        syslog_us(text, zone, sent_us),
+        asctime_us(text, zone),
+        american_us(text, zone),
+        klog_us(text, zone, sent_us),
+        clock_us(text, zone, sent_us),
+    ):
+        if found is not None:
+            return found
+    return None
 
 
 def _read(text: str, zone: tzinfo) -> int | None:

@@ -12,15 +12,24 @@ from datetime import tzinfo
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from moldau.spark.pipelines.logs.colours import uncoloured
 from moldau.spark.pipelines.logs.forms.access import access_line
 from moldau.spark.pipelines.logs.forms.apache import apache_line
-from moldau.spark.pipelines.logs.forms.dated import clocked_line, dated_line
+from moldau.spark.pipelines.logs.forms.containers import wrapped_line
+from moldau.spark.pipelines.logs.forms.dated import (
+    clocked_line,
+    dated_line,
+    serilog_line,
+    short_dated_line,
+)
 from moldau.spark.pipelines.logs.forms.java_util import java_util_line
 from moldau.spark.pipelines.logs.forms.json_lines import json_line
 from moldau.spark.pipelines.logs.forms.klog import klog_line
 from moldau.spark.pipelines.logs.forms.levelled import levelled_line
 from moldau.spark.pipelines.logs.forms.line import Line, Sent, plain_line, put
 from moldau.spark.pipelines.logs.forms.logfmt import logfmt_line
+from moldau.spark.pipelines.logs.forms.own import OwnForm
+from moldau.spark.pipelines.logs.forms.ruby import ruby_line
 from moldau.spark.pipelines.logs.forms.syslog import syslog_line
 
 CLAIMED: Final = "claimed_time_us"
@@ -39,15 +48,21 @@ _LETTER: Final[tuple[_LineParser, ...]] = (
     logfmt_line,
     levelled_line,
     klog_line,
+    ruby_line,
     syslog_line,
     java_util_line,
     access_line,
 )
-_DIGIT: Final[tuple[_LineParser, ...]] = (dated_line, access_line, clocked_line)
+_DIGIT: Final[tuple[_LineParser, ...]] = (
+    dated_line,
+    access_line,
+    clocked_line,
+    short_dated_line,
+)
 _OTHERS: Final[dict[str, tuple[_LineParser, ...]]] = {
     "{": (json_line,),
     "<": (syslog_line,),
-    "[": (dated_line, clocked_line, levelled_line, apache_line),
+    "[": (dated_line, clocked_line, serilog_line, levelled_line, apache_line),
     "_": (logfmt_line, access_line),
     "@": (logfmt_line,),
     ":": (access_line,),
@@ -79,6 +94,8 @@ class Rules(NamedTuple):
     skew_us: int
     """How far ahead of the clock a time may be."""
     line_size_max: int
+    own: OwnForm | None = None
+    """A format that the user describes himself; it is tried first."""
 
     @property
     def record_size_max(self) -> int:
@@ -112,7 +129,7 @@ def parse(text: str, origin: Origin, sent_us: int, now_us: int, rules: Rules) ->
     forwarded.
     """
     sent = Sent(min(sent_us, now_us) if sent_us >= 0 else now_us, rules.zone)
-    line = understood(text.rstrip("\r\n"), sent)
+    line = understood(uncoloured(text.rstrip("\r\n")), sent, rules.own)
     time_us, fields = line.time_us, line.fields
     if time_us is None:
         time_us = sent.time_us
@@ -127,8 +144,20 @@ def parse(text: str, origin: Origin, sent_us: int, now_us: int, rules: Rules) ->
     return Line(line.format, line.message, time_us, line.level, host, service, fields, line.stack)
 
 
-def understood(text: str, sent: Sent) -> Line:
-    """Find the form of a line; a plain one if it has none."""
+def understood(text: str, sent: Sent, own: OwnForm | None = None) -> Line:
+    """Find the form of a line; a plain one if it has none. One of a container holds another."""
+    line = None if own is None else own.line(text, sent)
+    if line is not None:
+        return line
+    wrapped = wrapped_line(text, sent)
+    if wrapped is None:
+        return _known(text, sent)
+    inner = uncoloured(wrapped.text)
+    line = None if own is None else own.line(inner, sent)
+    return wrapped.around(line or _known(inner, sent))
+
+
+def _known(text: str, sent: Sent) -> Line:
     for form in _forms_for(text[:1]):
         line = form(text, sent)
         if line is not None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 from pyspark.sql.streaming.query import StreamingQuery
 
-from moldau.base.errors import UserError
 from moldau.spark.pipelines.logs import alerts, rates
 from moldau.spark.pipelines.logs.alerts import Alert, Limits
+from moldau.spark.pipelines.logs.forms.own import OwnForm, pattern_of
 from moldau.spark.pipelines.logs.landing import LOGS, WINDOWS, LogLanding
 from moldau.spark.pipelines.logs.layout import PARTITIONED_BY, write_rows
+from moldau.spark.pipelines.logs.moments import zone_of
 from moldau.spark.pipelines.logs.parsing import Rules
 from moldau.spark.pipelines.logs.rates import Windows
 from moldau.spark.pipelines.logs.reading import read_lines
@@ -57,21 +57,21 @@ def start(stage: Stage) -> list[StreamingQuery]:
     rules = rules_of(stage)
     records = stage.records(rules.record_size_max, includeHeaders="true")
     rows = read_lines(with_now(records), rules)
-    return [stage.started(LANDING, rows.writeStream.foreachBatch(logs(stage).take))]
+    batches = logs(stage)
+    landing = stage.started(LANDING, rows.writeStream.foreachBatch(batches.take))
+    stage.follow_clock(batches.pass_time)
+    return [landing]
 
 
 def rules_of(stage: Stage) -> Rules:
     """Return what the user says of lines."""
+    pattern, name = stage.options["pattern"], str(stage.options["format"] or "own")
     return Rules(
-        _zone(str(stage.options["zone"])), stage.whole("skew") * 1000, stage.whole("max-line")
+        zone_of(str(stage.options["zone"])),
+        stage.whole("skew") * 1000,
+        stage.whole("max-line"),
+        None if pattern is None else OwnForm(name, pattern_of(str(pattern))),
     )
-
-
-def _zone(name: str) -> tzinfo:
-    try:
-        return UTC if name == "UTC" else ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        raise UserError(f"--zone {name} is not known: expected one as Europe/Prague") from None
 
 
 def logs(stage: Stage) -> Batches:
@@ -86,9 +86,17 @@ def logs(stage: Stage) -> Batches:
         window_ms=window_ms,
         bad_ratio=stage.ratio("bad-ratio"),
         skew_ms=stage.whole("skew"),
+        delay_ms=stage.whole("delay"),
     )
     closer = Closer(stage, tables)
-    return Batches(stage, landing, closer.close, window_ms=window_ms, delay_ms=stage.whole("delay"))
+    return Batches(
+        stage,
+        landing,
+        closer.close,
+        window_ms=window_ms,
+        delay_ms=stage.whole("delay"),
+        lasting_ms=window_ms,  # the window without lines in which an alert is over
+    )
 
 
 class Closer:

@@ -23,9 +23,15 @@ METRICS: Final = Pipeline(
             may_be_zero=True,
         ),
         Option(
+            "idle",
+            Kind.DURATION,
+            "5m",
+            "Close windows by the clock when nothing has come for so long.",
+        ),
+        Option(
             "skew",
             Kind.DURATION,
-            "10m",
+            "1m",
             "How far ahead of our clock a sample may be; beyond, it is a dead letter.",
             pinned=True,
             may_be_zero=True,

@@ -24,8 +24,10 @@ def batches_of(stage: Stage) -> Batches:
         Filing(tables),
         "samples",
         columns=NAMES,
+        sources=("host", "service"),
         bad_ratio=stage.ratio("bad-ratio"),
         skew_ms=stage.whole("skew"),
+        delay_ms=stage.whole("delay"),
     )
     topic = stage.options["results-topic"]
     results = None if topic is None else Results(stage, str(topic))
@@ -53,4 +55,6 @@ def start(stage: Stage) -> list[StreamingQuery]:
     """Start the query of the pipeline."""
     batches = batches_of(stage)
     samples = read_samples(with_now(stage.records(RECORD_SIZE_MAX)))
-    return [stage.started(LANDING, samples.writeStream.foreachBatch(batches.take))]
+    landing = stage.started(LANDING, samples.writeStream.foreachBatch(batches.take))
+    stage.follow_clock(batches.pass_time)
+    return [landing]

@@ -65,6 +65,26 @@ class Rows:
         first, last = pc.min_max(times).as_py().values()
         return (None, None) if first is None else (first // 1000, last // 1000)
 
+    def first(self, column: str) -> Any:
+        """Return what a column holds in the first row; None without rows."""
+        if self.small is None:
+            found = self.frame.select(column).first()
+            return None if found is None else found[0]
+        return self.small.column(column)[0].as_py() if self.small.num_rows else None
+
+    def greatest(self, column: str, other: str) -> tuple[int | None, Any]:
+        """Return the greatest number of a column, and what another column holds beside it."""
+        if self.small is None:
+            found = self.frame.agg(F.max(column), F.max_by(other, column)).first()
+            assert found is not None
+            return found[0], found[1]
+        numbers = self.small.column(column)
+        greatest = pc.max(numbers)
+        if not greatest.is_valid:
+            return None, None
+        place = pc.index(numbers, greatest).as_py()
+        return greatest.as_py(), self.small.column(other)[place].as_py()
+
     def part(self, chosen: Chosen | None, columns: Mapping[str, str]) -> pa.Table | DataFrame:
         """Return chosen rows with some columns, by their new names."""
         if self.small is None:

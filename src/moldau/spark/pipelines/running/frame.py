@@ -27,11 +27,12 @@ from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.running.desk import Desk, read_status
 from moldau.spark.pipelines.running.exposition import serve_metrics
 from moldau.spark.pipelines.running.failures import PipelineFailed
+from moldau.spark.pipelines.running.idleness import Idleness
 from moldau.spark.pipelines.running.progress import Figures, figures_of
 from moldau.spark.pipelines.running.signals import Signals
 from moldau.spark.pipelines.session.machine import is_silence, telling_of_its_end
 from moldau.spark.pipelines.session.starting import running_session
-from moldau.spark.pipelines.stage import Stage
+from moldau.spark.pipelines.stage import LANDING, Report, Stage
 from moldau.spark.pipelines.storage import Files, LocalFiles, SparkFiles
 from moldau.spark.pipelines.tables.formats import check_library, settings_with
 
@@ -173,6 +174,9 @@ class Run:
         `gone_on` is filled with the names of those that have done a batch with rows.
         """
         known: list[Figures] = []
+        idle_ms = self._order.options.get("idle")
+        idleness = Idleness(int(idle_ms) / 1000) if idle_ms is not None else None
+        by_clock: PipelineFailed | None = None
         try:
             queries = self._started(stage)
         except Exception as error:
@@ -183,13 +187,41 @@ class Run:
         while not self._stop.wait(LOOK_S) and all(query.isActive for query in queries):
             known = self._look(desk, stage, queries, known)
             gone_on.update(one.query for one in known if one.rows)
+            if idleness is not None and self._is_idle(idleness, queries, known):
+                by_clock = self._pass_time(desk, stage, is_end=False)
+                if by_clock is not None:
+                    break
         self._tell(desk, state="stopping")
-        failures = [failed for query in queries if (failed := self._end(query)) is not None]
+        failures = [one for query in queries if (one := self._end(query)) is not None]
         known = self._look(desk, stage, queries, known)
         gone_on.update(one.query for one in known if one.rows)
-        if failures:
-            return failures[0]
-        self._tell(desk, state="stopped")
+        if self._order.once and not failures and not self._stop.is_set():
+            by_clock = self._pass_time(desk, stage, is_end=True)
+        failed = next(iter(failures), by_clock)
+        if failed is None:
+            self._tell(desk, state="stopped")
+        return failed
+
+    def _is_idle(
+        self, idleness: Idleness, queries: Sequence[StreamingQuery], known: Sequence[Figures]
+    ) -> bool:
+        """Tell whether the query that files records has had none for a while."""
+        for query, figures in zip(queries, known, strict=True):
+            if query.name == LANDING and not self._order.once:
+                return idleness.observe(figures.batch, query.status, self._clock.monotonic())
+        return False
+
+    def _pass_time(self, desk: Desk, stage: Stage, *, is_end: bool) -> PipelineFailed | None:
+        """Have the pipeline do what is due by the clock; return what has failed."""
+        try:
+            for pass_time in stage.clocked:
+                if pass_time(self._clock.wall_ms(), is_end=is_end):
+                    self._tell(desk, **_reported(stage.report))
+        except Exception as error:
+            if is_silence(error):
+                raise
+            kind = type(error)
+            return PipelineFailed(LANDING, f"{kind.__module__}.{kind.__qualname__}: {error}")
         return None
 
     def _started(self, stage: Stage) -> Sequence[StreamingQuery]:
@@ -238,13 +270,7 @@ class Run:
         found = [_figures(query) for query in queries]
         report = stage.report
         if found != known:
-            self._tell(
-                desk,
-                queries=[one._asdict() for one in found],
-                totals=dict(report.totals),
-                watermark_ms=report.watermark_ms,
-                newest_ms=report.newest_ms,
-            )
+            self._tell(desk, queries=[one._asdict() for one in found], **_reported(report))
         return found
 
     def _tell(self, desk: Desk, **changed: Any) -> None:
@@ -271,13 +297,24 @@ class Run:
         return None if failure is None else PipelineFailed(query.name or "", str(failure))
 
 
+def _reported(report: Report) -> dict[str, Any]:
+    """Return what the pipeline itself tells, as the status has it."""
+    return {
+        "totals": dict(report.totals),
+        "watermark_ms": report.watermark_ms,
+        "newest_ms": report.newest_ms,
+        "ahead": report.ahead,
+    }
+
+
 def _counted(folder: Path) -> dict[str, Any]:
     """Return what the last run has counted, which stands until a batch of this one tells more."""
     try:
         told = read_status(folder)
     except UserError:
         return {}
-    return {name: told[name] for name in ("totals", "newest_ms", "watermark_ms") if name in told}
+    kept = ("totals", "newest_ms", "watermark_ms", "ahead")
+    return {name: told[name] for name in kept if name in told}
 
 
 def _figures(query: StreamingQuery) -> Figures:

@@ -16,7 +16,7 @@ A pipeline gives its parser, its columns, and a function that counts the rows of
 
     tables = {name: stage.table(name) for name in MINE.tables}
     filing = Filing(tables)
-    landing = Landing(filing, "samples", columns=(...), bad_ratio=..., skew_ms=...)
+    landing = Landing(filing, "samples", columns=(...), sources=("host",), bad_ratio=..., ...)
 
     def close(state: State, closing: Closing) -> State:
         rows = rows_of(stage.spark, tables["samples"], SCHEMA, closing, window_ms)

@@ -6,6 +6,15 @@ of the stream. The rule:
 
     After a batch, windows that end at or before (newest event so far - delay) are closed.
     An event of a later batch that belongs into a closed window is late.
+    No event is newer than the batch that brought it: one whose clock is ahead counts as of now.
+
+    Where no events come any more, windows are closed once the clock is past their end + delay.
+
+Without the third one clock that is ahead would make the events of all others late. The time of a
+batch is the one that Spark wrote down when it planned the batch. Without the last the windows of a
+topic that falls silent would stay open. The clock closes no more than windows that may hold events,
+so that older events, which somebody loads in portions, are late for these alone. Up to when it
+closes windows is written down before it is done.
 
 Each state follows from the one before it and from the rows of its batch, and Spark runs a batch
 again with the same rows. Hence a batch that is run again after a crash finds the same events late,
@@ -24,6 +33,9 @@ from typing import Any, Final, NamedTuple
 from moldau.base.errors import UserError
 
 VERSION: Final = 1
+
+AHEAD_TOLD_MS: Final = 60 * 60 * 1000
+"""How long it is told that a source was ahead: as long as somebody needs to look."""
 
 
 class OpenFiles(NamedTuple):
@@ -47,6 +59,15 @@ class Totals(NamedTuple):
         return Totals(self.events + other.events, self.late + other.late, self.dead + other.dead)
 
 
+class Ahead(NamedTuple):
+    """A source whose clock is far ahead of ours."""
+
+    source: str
+    by_ms: int
+    at_ms: int
+    """When that was seen, by our clock."""
+
+
 class ClosingBatch(NamedTuple):
     """What a batch held."""
 
@@ -54,13 +75,17 @@ class ClosingBatch(NamedTuple):
     first_ms: int | None
     """The times of the first and the last event that is not late; None without any."""
     last_ms: int | None
+    now_ms: int
+    """When it was planned."""
+    ahead: Ahead | None = None
+    """The source that is furthest ahead, if it is far."""
 
 
 class State(NamedTuple):
     """How things stand after a batch."""
 
     newest_ms: int | None = None
-    """The time of the newest event so far."""
+    """The time of the newest event so far, or of its batch if that was earlier."""
     closed_until_ms: int | None = None
     """Every window before this time is closed; None while none is."""
     appended: Mapping[str, int] = {}
@@ -71,6 +96,12 @@ class State(NamedTuple):
     totals: Totals = Totals()
     notes: Mapping[str, str] = {}
     """What the pipeline itself remembers from closing to closing, by name."""
+    ahead: Ahead | None = None
+    """The last source that was far ahead, for a while."""
+    latest_ms: int | None = None
+    """The time of the newest event so far, also if that is ahead of the clock."""
+    by_clock_until_ms: int | None = None
+    """Up to when windows are being closed by the clock; None if none are."""
 
     def with_note(self, name: str, text: str | None) -> State:
         """Return the state with something to remember, or to forget."""
@@ -100,6 +131,9 @@ class State(NamedTuple):
             "totals": self.totals._asdict(),
             "notes": dict(sorted(self.notes.items())),
             "open_files": [one._asdict() for one in self.open_files],
+            "ahead": None if self.ahead is None else self.ahead._asdict(),
+            "latest_ms": self.latest_ms,
+            "by_clock_until_ms": self.by_clock_until_ms,
         }
         return json.dumps(told, indent=1)
 
@@ -134,6 +168,9 @@ class State(NamedTuple):
             files,
             Totals(**told["totals"]),
             told["notes"],
+            Ahead(**ahead) if (ahead := told.get("ahead")) is not None else None,
+            told.get("latest_ms", told["newest_ms"]),
+            told.get("by_clock_until_ms"),
         )
 
 
@@ -149,19 +186,50 @@ class Closing(NamedTuple):
 
 def landed(state: State, batch: ClosingBatch, paths: Sequence[str]) -> State:
     """Return the state after the events of a batch have been appended as these files."""
-    after = state._replace(totals=state.totals.plus(batch.counts))
+    after = state._replace(totals=state.totals.plus(batch.counts), ahead=_ahead(state, batch))
     if batch.last_ms is None or batch.first_ms is None:
         return after
-    newest_ms = batch.last_ms if state.newest_ms is None else max(state.newest_ms, batch.last_ms)
+    last_ms = min(batch.last_ms, batch.now_ms)
+    newest_ms = last_ms if state.newest_ms is None else max(state.newest_ms, last_ms)
+    latest_ms = batch.last_ms if state.latest_ms is None else max(state.latest_ms, batch.last_ms)
     fresh = OpenFiles(batch.first_ms, batch.last_ms, tuple(paths))
-    return after._replace(newest_ms=newest_ms, open_files=(*state.open_files, fresh))
+    return after._replace(
+        newest_ms=newest_ms, latest_ms=latest_ms, open_files=(*state.open_files, fresh)
+    )
+
+
+def _ahead(state: State, batch: ClosingBatch) -> Ahead | None:
+    """Return the last source that was far ahead, unless that is long ago."""
+    last = batch.ahead or state.ahead
+    is_told = last is not None and batch.now_ms - last.at_ms <= AHEAD_TOLD_MS
+    return last if is_told else None
 
 
 def due(state: State, window_ms: int, delay_ms: int) -> Closing | None:
     """Return what is to be closed now; None if no window has come to its end."""
     if state.newest_ms is None:
         return None
-    until_ms = (state.newest_ms - delay_ms) // window_ms * window_ms
+    return closing_until(state, (state.newest_ms - delay_ms) // window_ms * window_ms)
+
+
+def due_by_clock(
+    state: State, now_ms: int, window_ms: int, delay_ms: int, lasting_ms: int = 0
+) -> int | None:
+    """Return up to when windows are to be closed though no event comes; None if none are.
+
+    `lasting_ms` is how long after the last event something may last that windows end: a session.
+    """
+    if state.latest_ms is None:
+        return None
+    end_ms = (state.latest_ms // window_ms + 1) * window_ms + -(
+        -lasting_ms // window_ms
+    ) * window_ms
+    until_ms = min(end_ms, (now_ms - delay_ms) // window_ms * window_ms)
+    return None if closing_until(state, until_ms) is None else until_ms
+
+
+def closing_until(state: State, until_ms: int) -> Closing | None:
+    """Return what closes all windows up to a time; None if no window would be."""
     since_ms = state.closed_until_ms
     if since_ms is not None and until_ms <= since_ms:
         return None

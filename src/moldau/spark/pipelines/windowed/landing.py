@@ -7,8 +7,8 @@ them, so that somebody may count: every offset stands in exactly one of the thre
     late           the same, and `closed_until`: windows before that were closed
     dead_letters   `key`, `value`, `reason`, `topic`, `partition`, `offset`, `timestamp`, `batch`
 
-A row whose time lies further ahead of the clock than `skew_ms` is a dead letter too: it would close
-windows that have just begun. So is one from before 1970.
+A row whose time lies further ahead of the clock than `skew_ms` is a dead letter too. So is one from
+before 1970.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users c
 
 from moldau.spark.pipelines.records.gathering import Chosen, Rows, gathered
 from moldau.spark.pipelines.records.reasons import check_ratio, first_reason
-from moldau.spark.pipelines.windowed.closing import ClosingBatch, State, Totals, landed
+from moldau.spark.pipelines.windowed.closing import Ahead, ClosingBatch, State, Totals, landed
 from moldau.spark.pipelines.windowed.filing import Filing, Share
 from moldau.spark.pipelines.windowed.reading import is_too_old, moment
 
@@ -34,6 +34,16 @@ NO_TIME: Final = "no time"
 PLACE: Final = ("topic", "partition", "offset", "batch")
 PLACE_COLUMNS: Final = "topic STRING, partition INT, offset BIGINT, batch BIGINT"
 """Where a row comes from: the last columns of every table that holds records."""
+
+NOW: Final = "now_ms"
+"""When the batch was planned, in milliseconds."""
+SOURCE: Final = "source"
+"""Who sent a row, for people."""
+AHEAD: Final = "ahead_ms"
+"""How far ahead of the batch the time of a row is."""
+
+FAR_MS_MIN: Final = 1000
+"""Clocks that differ by less are as good as equal."""
 
 _FATE: Final = "fate"
 _DEAD_COLUMNS: Final = ("key", "value", "reason", "timestamp")
@@ -48,11 +58,18 @@ class Landing:
         name: str,
         *,
         columns: Sequence[str],
+        sources: Sequence[str],
         bad_ratio: float | None,
         skew_ms: int,
+        delay_ms: int,
     ) -> None:
-        """`name` is the table of rows on time, `columns` its own ones, with `time`."""
+        """`name` is the table of rows on time, `columns` its own ones, with `time`.
+
+        `sources` are those that say who sent a row; the first that has a value is taken.
+        """
         self._filing = filing
+        self._sources = sources
+        self._far_ms = max(min(skew_ms, delay_ms), FAR_MS_MIN)
         self._name = name
         self._bad_ratio = bad_ratio
         self._skew_ms = skew_ms
@@ -70,6 +87,8 @@ class Landing:
         """File what a batch brought, and return the state after it."""
         with gathered(self._sorted_out(state, rows, number)) as found:
             batch = self._look(found)
+            if batch is None:
+                return state
             check_ratio(batch.counts.dead, sum(batch.counts), self._bad_ratio)
             after, paths = self._filing.append(state, found, self._share)
             return landed(self._filing.file(after, found, self._others), batch, paths)
@@ -93,17 +112,40 @@ class Landing:
             .withColumn(_FATE, self._fate())
             .withColumn("date", F.to_date("time"))
             .withColumn("batch_date", F.to_date("now"))
+            .withColumn(NOW, F.unix_millis(F.col("now").cast("timestamp")))
+            .withColumn(AHEAD, self._ahead())
+            .withColumn(SOURCE, F.coalesce(*self._sources, F.concat_ws("-", "topic", "partition")))
             .drop("now")
         )
+
+    def _ahead(self) -> Column:
+        """Return how far ahead rows are; null for those that are dead letters for another cause."""
+        reason = F.coalesce("reason", F.lit(FUTURE))
+        return F.when(reason == FUTURE, self._claimed_ms() - F.col(NOW))
+
+    def _claimed_ms(self) -> Column:
+        """Return the time that the clock of a row's source has told."""
+        return F.unix_millis("time")
 
     def _fate(self) -> Column:
         is_late = F.col("time") < F.col("closed_until")
         return F.when(F.col("reason").isNotNull(), DEAD).when(is_late, LATE).otherwise(self._name)
 
-    def _look(self, rows: Rows) -> ClosingBatch:
+    def _look(self, rows: Rows) -> ClosingBatch | None:
+        now_ms = rows.first(NOW)
+        if now_ms is None:
+            return None
         late, dead = (rows.count(share.chosen) for share in self._others)
         first_ms, last_ms = rows.span_ms("time", Chosen(_FATE, self._name))
-        return ClosingBatch(Totals(rows.count(self._share.chosen), late, dead), first_ms, last_ms)
+        counts = Totals(rows.count(self._share.chosen), late, dead)
+        furthest = self._far_ahead(*rows.greatest(AHEAD, SOURCE), now_ms)
+        return ClosingBatch(counts, first_ms, last_ms, now_ms, furthest)
+
+    def _far_ahead(self, by_ms: int | None, source: str | None, now_ms: int) -> Ahead | None:
+        """Return the source that is furthest ahead, if that is far."""
+        if by_ms is None or source is None or by_ms <= self._far_ms:
+            return None
+        return Ahead(source, by_ms, now_ms)
 
 
 def _same(names: Sequence[str], **others: str) -> dict[str, str]:

@@ -11,6 +11,9 @@ from moldau.spark.pipelines.logs.moments import MONTH, common_us
 
 _QUOTED: Final = r'"((?:[^"\\]|\\.)*)"'
 _ACCESS: Final = re.compile(
+    # A name and a port come before the client in Apache's vhost_combined. An address of version 6
+    # has more than one colon.
+    r"(?:([\w.-]+:\d{1,5}) )?"
     r"(?!\d{4}-)([\w.:%-]+) (\S+) "
     # Atomic, so that the first time is the one, and what is behind it is not read for every other.
     rf"(?>(\S.*?) \[(\d\d/{MONTH}/\d{{4}}:[\d:]{{8}} [+-]\d{{4}})\])"
@@ -25,11 +28,12 @@ def access_line(text: str, sent: Sent) -> Line | None:
     """Read Apache's and nginx's common and combined format, with anything behind it."""
     del sent
     found = _ACCESS.fullmatch(text)
-    if found is None or (time_us := common_us(found[4])) is None:
+    if found is None or (time_us := common_us(found[5])) is None:
         return None
-    client, ident, user, _, request, status, size, referer, agent, rest = found.groups()
+    site, client, ident, user, _, request, status, size, referer, agent, rest = found.groups()
     parts = _REQUEST.fullmatch(request)
     told = {
+        "site": site,
         "client": client,
         "ident": ident,
         "user": user,

@@ -6,16 +6,22 @@ import re
 from typing import Final, NamedTuple
 
 from moldau.spark.pipelines.logs.forms.line import Line, Sent, parted
-from moldau.spark.pipelines.logs.levels import NONE, WRITTEN, level_of
+from moldau.spark.pipelines.logs.levels import NONE, OF_LETTER, WRITTEN, level_of
 from moldau.spark.pipelines.logs.moments import clock_us, iso_us
 
 _ANY_LEVEL: Final = rf"(?P<level>(?i:{WRITTEN}))\b"
 _DATED: Final = re.compile(
     r"\[?(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
-    r"(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)(?![\w:]))?)\]?(?:\s*[-|:]\s+|[ \t]+|$)",
+    r"(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)(?![\w:]))?)\]?(?:\s*[-|:]\s+|[ \t]+|(?=\[)|$)",
     re.ASCII,
 )
 _CLOCKED: Final = re.compile(r"\[?(\d\d:\d\d:\d\d[.,]\d{3,9})\]?\s+", re.ASCII)
+_SHORT: Final = re.compile(
+    rf"(\d\d/\d\d/\d\d \d\d:\d\d:\d\d) (?P<level>{WRITTEN})\s+([\w.$]+): (.*)",
+    re.ASCII | re.DOTALL,
+)
+_NET_LEVEL: Final = r"(?P<level>VRB|DBG|INF|WRN|ERR|FTL)"
+_NET: Final = re.compile(rf"\[(\d\d:\d\d:\d\d) {_NET_LEVEL}\] (.*)", re.ASCII | re.DOTALL)
 _NAME: Final = r"[\w.$/-]+"
 
 
@@ -31,6 +37,19 @@ def _shape(form: str, *parts: str) -> _Shape:
 
 
 _SHAPES: Final = (
+    # MySQL and MariaDB: 0 [Warning] [MY-010055] [Server] message
+    _shape("mysql", r"(?P<thread>\d+) \[(?P<level>System|Note|Warning|ERROR)\]",
+           r"(?: \[(?P<code>MY-\d+)\])?(?: \[(?P<logger>\w+)\])? (?P<message>.*)"),
+    # MongoDB before 4.4: I  NETWORK  [conn1] message
+    _shape("mongodb", r"(?P<level>[DIWEF])\d?\s+(?P<logger>[A-Z_]+|-)\s+\[(?P<thread>[^\]\n]*)\] ",
+           r"(?P<message>.*)"),
+    # Elasticsearch: [INFO ][o.e.n.Node               ] [node-1] message
+    _shape("java", rf"\[{_ANY_LEVEL}\s*\]\[(?P<logger>{_NAME})\s*\] (?:\[(?P<node>[^\]\n]*)\] ?)?",
+           r"(?P<message>.*)"),
+    # Celery: INFO/MainProcess] message
+    _shape("python", rf"{_ANY_LEVEL}/(?P<process>[^\]\n]*)\] (?P<message>.*)"),
+    # Serilog: [INF] message
+    _shape("serilog", rf"\[{_NET_LEVEL}\] (?P<message>.*)"),
     # Spring Boot: INFO 4711 --- [shop] [main] c.e.Shop : message
     _shape("java", rf"{_ANY_LEVEL}\s+(?P<pid>\d+)\s+---\s+(?P<thread>(?:\[[^\]\n]*\]\s*)*)",
            rf"(?P<logger>{_NAME})\s*: (?P<message>.*)"),
@@ -64,7 +83,7 @@ _SHAPES: Final = (
     # A level, and that is all
     _shape("dated", rf"\[?{_ANY_LEVEL}(?:\s*\])?(?:\s*[:|-])?\s+(?P<message>.*)"),
 )  # fmt: skip
-_KEPT: Final = ("logger", "method", "thread", "pid", "line")
+_KEPT: Final = ("logger", "method", "thread", "pid", "line", "code", "node", "process")
 
 
 def dated_line(text: str, sent: Sent) -> Line | None:
@@ -83,6 +102,26 @@ def clocked_line(text: str, sent: Sent) -> Line | None:
     return _body(text[found.end() :], time_us)
 
 
+def short_dated_line(text: str, sent: Sent) -> Line | None:
+    """Read `26/11/15 12:00:00 INFO SparkContext: message`, as Spark and Hadoop write by default."""
+    found = _SHORT.fullmatch(text)
+    if found is None or (time_us := iso_us(f"20{found[1]}", sent.zone)) is None:
+        return None
+    message, stack = parted(found[4])
+    fields = {"logger": found[3]}
+    return Line("java", message, time_us, level_of(found["level"]) or NONE, fields=fields,
+                stack=stack)  # fmt: skip
+
+
+def serilog_line(text: str, sent: Sent) -> Line | None:
+    """Read `[12:00:00 INF] message`, as Serilog writes to terminals."""
+    found = _NET.fullmatch(text)
+    if found is None or (time_us := clock_us(found[1], sent.zone, sent.time_us)) is None:
+        return None
+    message, stack = parted(found[3])
+    return Line("serilog", message, time_us, level_of(found["level"]) or NONE, stack=stack)
+
+
 def _body(text: str, time_us: int) -> Line:
     for shape in _SHAPES:
         found = shape.pattern.fullmatch(text)
@@ -90,7 +129,7 @@ def _body(text: str, time_us: int) -> Line:
             told = found.groupdict()
             fields = {name: value.strip() for name in _KEPT if (value := told.get(name))}
             message, stack = parted(told["message"] + (told.get("more") or ""))
-            return Line(shape.format, message, time_us, level_of(told["level"]) or NONE,
-                        fields=fields, stack=stack)  # fmt: skip
+            level = OF_LETTER.get(told["level"]) or level_of(told["level"]) or NONE
+            return Line(shape.format, message, time_us, level, fields=fields, stack=stack)
     message, stack = parted(text)
     return Line("dated", message, time_us, stack=stack)

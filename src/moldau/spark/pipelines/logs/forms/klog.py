@@ -6,13 +6,13 @@ import re
 from typing import Final
 
 from moldau.spark.pipelines.logs.forms.line import Line, Sent, parted
+from moldau.spark.pipelines.logs.levels import OF_LETTER
 from moldau.spark.pipelines.logs.moments import klog_us
 
 _KLOG: Final = re.compile(
     r"([IWEF])((?:\d{4})?\d{4} \d\d:\d\d:\d\d\.\d{1,9}) +(\d+) ([^\s:\]]+):(\d+)\] ?(.*)",
     re.ASCII | re.DOTALL,
 )
-_LEVELS: Final = {"I": "INFO", "W": "WARN", "E": "ERROR", "F": "FATAL"}
 
 
 def klog_line(text: str, sent: Sent) -> Line | None:
@@ -23,4 +23,4 @@ def klog_line(text: str, sent: Sent) -> Line | None:
     letter, _, thread, file, line, rest = found.groups()
     message, stack = parted(rest)
     fields = {"thread": thread, "file": file, "line": line}
-    return Line("klog", message, time_us, _LEVELS[letter], fields=fields, stack=stack)
+    return Line("klog", message, time_us, OF_LETTER[letter], fields=fields, stack=stack)
