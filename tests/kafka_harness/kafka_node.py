@@ -1,4 +1,4 @@
-"""Apache Kafka as one KRaft node, combined roles.
+"""Apache Kafka as one KRaft node, combined roles, or as a broker of a cluster.
 
 The settings are Kafka's defaults except where one node needs otherwise: the internal topics have
 one replica, and a first group does not wait for more members.
@@ -41,7 +41,7 @@ class KafkaNode(BrokerProcess):
     def prepare(self) -> None:
         super().prepare()
         self.write_properties(self._configs())
-        if not (self.data / "meta.properties").exists():
+        if not self._on_zookeeper and not (self.data / "meta.properties").exists():
             run_class(
                 self.release, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID,
                 "-c", self._properties,
@@ -58,7 +58,24 @@ class KafkaNode(BrokerProcess):
         # A JVM that ends by SIGTERM says 128 + 15 even after its shutdown hooks ran to the end.
         return (0, 143)
 
+    @property
+    def _on_zookeeper(self) -> bool:
+        return "zookeeper.connect" in self.settings
+
     def _configs(self) -> dict[str, str]:
+        return {
+            **({} if self._on_zookeeper else self._own_quorum()),
+            "log.dirs": str(self.data),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **self.settings,
+        }
+
+    def _own_quorum(self) -> dict[str, str]:
         return {
             "process.roles": "broker,controller",
             "node.id": str(NODE_ID),
@@ -68,14 +85,6 @@ class KafkaNode(BrokerProcess):
                 f"PLAINTEXT://{self.address},CONTROLLER://{self.host}:{self._controller_port}"
             ),
             "advertised.listeners": f"PLAINTEXT://{self.address}",
-            "log.dirs": str(self.data),
-            "offsets.topic.replication.factor": "1",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
-            "share.coordinator.state.topic.replication.factor": "1",
-            "share.coordinator.state.topic.min.isr": "1",
-            "group.initial.rebalance.delay.ms": "0",
-            **self.settings,
         }
 
 

@@ -1,4 +1,4 @@
-"""The two questions that tell what a broker is ready for, over a plain socket.
+"""The questions that tell what a broker is ready for and who leads, over a plain socket.
 
 ApiVersions is answered before anything else is known of a broker; ListOffsets is answered for a
 partition that is led and loaded. They are sent by hand, because a client library answers late for
@@ -76,6 +76,17 @@ def unserved_partitions(
                 unserved.append((name, partition))
         position += 22 * count
     return unserved
+
+
+def quorum_leader(host: str, port: int, timeout_s: float = 5.0) -> int:
+    """Return the leader of the metadata log, as DescribeQuorum 0 tells it; -1 if there is none."""
+    topic = b"__cluster_metadata"
+    asked = struct.pack(">BB", 2, len(topic) + 1) + topic + struct.pack(">BiBBB", 2, 0, 0, 0, 0)
+    body = _exchange(host, port, _header(55, 0) + b"\0" + asked, timeout_s)
+    # Tags of the header, the error, one topic by name, one partition and its error.
+    _, error, _, length = struct.unpack_from(">BhBB", body)
+    leader: int = struct.unpack_from(">Bihi", body, 5 + length - 1)[3] if error == 0 else -1
+    return leader
 
 
 def _header(api_key: int, version: int) -> bytes:

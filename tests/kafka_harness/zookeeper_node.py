@@ -6,6 +6,7 @@ One server is an ensemble; sessions expire within its ticks.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,6 +23,9 @@ from .ports import free_port
 
 TICK_MS = 500
 """Sessions may have a time-out of two to twenty ticks, and expire within one."""
+_QUICK = (*QUICK_START, "-Dzookeeper.forceSync=no")
+_SHIPPED_TICK_MS = 1_000
+"""Of the ZooKeeper that `moldau cluster up` starts."""
 _STOP_TIMEOUT_S = 30
 _CONFIG = """\
 tickTime={tick_ms}
@@ -44,11 +48,33 @@ def require_zookeeper() -> None:
 class ZooKeeperNode:
     """A server on a loopback port; also a context manager that leaves no process behind."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        tick_ms: int = TICK_MS,
+        machine: tuple[str, ...] = _QUICK,
+    ) -> None:
+        """`settings` are added to its file."""
+        self._tick_ms = tick_ms
+        self._machine = machine
         self.directory = directory
+        self.settings = dict(settings or {})
         self.port = free_port()
         self.output = directory / "output.txt"
         self._started: StartedServer | None = None
+
+    @classmethod
+    def as_shipped(cls, directory: Path) -> Self:
+        """Return one for measurements: it syncs its log, and its JVM compiles as usual."""
+        return cls(directory, tick_ms=_SHIPPED_TICK_MS, machine=())
+
+    @property
+    def pid(self) -> int:
+        """Return the process id of the running server."""
+        assert self._started is not None
+        return self._started.child.pid
 
     @property
     def address(self) -> str:
@@ -59,15 +85,14 @@ class ZooKeeperNode:
         """Start, and return once it answers; what an earlier process stored is there."""
         self.directory.mkdir(parents=True, exist_ok=True)
         config = self.directory / "zoo.cfg"
-        config.write_text(
-            _CONFIG.format(tick_ms=TICK_MS, data=self.directory / "data", port=self.port)
-        )
+        own = _CONFIG.format(tick_ms=self._tick_ms, data=self.directory / "data", port=self.port)
+        config.write_text(own + "".join(f"{key}={one}\n" for key, one in self.settings.items()))
         with self.output.open("ab") as sink:
             self._started = start_server(
                 read_server_properties(config, {}),
                 os.environ,
                 sink,
-                (*QUICK_START, "-Dzookeeper.forceSync=no"),
+                self._machine,
             )
         try:
             wait_until_answers(self._started)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from typing import Any
 
+from kits.zookeeper_nodes import changed_node, encode_topic, read_topic, read_tree, states_to_read
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker
 from moldau.cluster.zookeeper.client.port import (
@@ -25,12 +26,11 @@ from moldau.cluster.zookeeper.nodes.cluster_nodes import (
 )
 from moldau.cluster.zookeeper.nodes.config_nodes import config_path, encode_config
 from moldau.cluster.zookeeper.nodes.config_resources import entity_of
-from moldau.cluster.zookeeper.nodes.node_changes import changed_node
 from moldau.cluster.zookeeper.nodes.state_nodes import encode_state, state_of
 from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
-from moldau.cluster.zookeeper.nodes.topic_nodes import TopicNode, encode_topic
-from moldau.cluster.zookeeper.nodes.topic_reading import assignment_of, read_topic, states_to_read
-from moldau.cluster.zookeeper.nodes.tree_image import TreeReading, read_tree
+from moldau.cluster.zookeeper.nodes.topic_nodes import TopicNode
+from moldau.cluster.zookeeper.nodes.topic_reading import assignment_of
+from moldau.cluster.zookeeper.nodes.tree_image import TreeReading
 
 
 class DictTree:
@@ -96,7 +96,7 @@ class DictTree:
 
     def read(self, version: int = 1, **options: Any) -> TreeReading:
         """The image of the tree, and what else it says."""
-        return finish(read_tree(self.nodes, version, **options))
+        return read_tree(self.nodes, version, **options)
 
     def follow(self, image: MetadataImage, path: str, version: int) -> MetadataImage:
         """The image of a broker that is told that this node has changed."""
@@ -118,15 +118,6 @@ class DictTree:
             config = self.nodes.get(f"/config/topics/{name}")
             changes += read_topic(image, name, node, states, config).changes
         return image.apply(changes, version)
-
-
-def finish(reading: Generator[None, None, TreeReading]) -> TreeReading:
-    """What a generator returns."""
-    while True:
-        try:
-            next(reading)
-        except StopIteration as end:
-            return end.value
 
 
 def tree_of(image: MetadataImage, controller_epoch: int = 1) -> DictTree:

@@ -144,6 +144,11 @@ class Cluster:
         file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         return file
 
+    def add_settings(self, broker_id: int, settings: Mapping[str, str]) -> None:
+        """Add to the settings of a broker, or change them, from its next start on."""
+        with (self.folder(broker_id) / "server.properties").open("a") as file:
+            file.writelines(f"{key}={value}\n" for key, value in settings.items())
+
     # Where things are
 
     def folder(self, broker_id: int) -> Path:
@@ -241,8 +246,9 @@ class Cluster:
         *,
         partitions: int = -1,
         via: int = VOTER + 1,
+        in_sync: bool = True,
     ) -> None:
-        """Create a topic, and wait until all its replicas are in sync.
+        """Create a topic, and wait until all its replicas are in sync, unless told otherwise.
 
         An assignment puts its replicas on given brokers, the first of each its leader; without one
         the controller places so many partitions.
@@ -257,7 +263,8 @@ class Cluster:
         with RawClient(self.address(via)) as client:
             (result,) = client.call(CreateTopicsRequest([topic]), _CREATE_VERSION).topics
         assert result.error_code == 0, ErrorCode(result.error_code).name
-        self.wait_in_sync(name)
+        if in_sync:
+            self.wait_in_sync(name)
 
     def reassign(
         self, topic: str, assignment: Sequence[Sequence[int]], *, via: int = VOTER + 1

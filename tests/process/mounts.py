@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,15 @@ def small_volume(place: Path, size: int) -> Iterator[Path]:
 def grow(place: Path, size: int) -> None:
     """Give a volume more space."""
     _mount("-o", f"remount,size={size}", str(place))
+
+
+def fill(place: Path) -> Path:
+    """Take all the space there is; returns the file to remove for its return."""
+    filler = place / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    return filler
 
 
 @contextmanager

@@ -128,6 +128,17 @@ def test_a_broker_brings_its_zookeeper_back(folder: Path) -> None:
 
 
 @pytest.mark.long
+def test_all_brokers_stop_although_their_zookeeper_is_gone(folder: Path) -> None:
+    options = ("--brokers", 3, "--base-port", free_base_port(3), "--zookeeper", "--detach")
+    up = run(folder, "up", *options)
+    assert up.returncode == 0, up.stderr
+    assert run(folder, "kill", "zookeeper").returncode == 0
+    down = run(folder, "down")
+    assert (down.returncode, len(down.stdout.splitlines())) == (0, 3), down.stderr
+    assert states(folder) == ["stopped"] * 3
+
+
+@pytest.mark.long
 def test_an_ensemble_of_the_user_is_used_and_left_alone(
     folder: Path, zookeeper: ZooKeeperNode
 ) -> None:

@@ -6,7 +6,6 @@ goes on. What lies on a full disk is read meanwhile, and written to again once t
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +26,7 @@ from moldau.protocol.messages.metadata import (
 )
 from moldau.storage.disk import Disk
 from moldau.storage.verify import verify_partition
-from process.mounts import grow, read_only, small_volume
+from process.mounts import fill, grow, read_only, small_volume
 from process.raw_client import EARLIEST, RawClient, batch_of
 from process.serving import Serving, refused, snapshot
 
@@ -167,15 +166,6 @@ def test_a_start_with_a_full_log_directory_reads_from_it_and_writes_once_there_i
         ledger.check(client)
     for folder in (small / "data").glob(f"{TOPIC}-*"):
         assert not verify_partition(Disk(), str(folder))
-
-
-def fill(place: Path) -> Path:
-    """Take all the space there is; returns the file to remove for its return."""
-    filler = place / "filler"
-    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while file.write(bytes(4096)):
-            pass
-    return filler
 
 
 def alter_retention(client: RawClient, retention_ms: int) -> ErrorCode:

@@ -54,7 +54,7 @@ def test_a_zookeeper_without_brokers_is_one_line(zookeeper):
     assert (said.stdout, said.status) == ("", 1)
     assert said.stderr == (
         f"--zookeeper: no broker is registered in ZooKeeper at {zookeeper.address}/none."
-        " Brokers are found without it by --bootstrap-server.\n"
+        " Use --bootstrap-server to name brokers instead.\n"
     )
 
 
@@ -65,5 +65,5 @@ def test_a_zookeeper_that_does_not_answer_is_one_line(monkeypatch):
     assert (said.stdout, said.status) == ("", 1)
     assert said.stderr == (
         f"--zookeeper: no answer from ZooKeeper at {connect} within 0.2 s."
-        " Brokers are found without it by --bootstrap-server.\n"
+        " Use --bootstrap-server to name brokers instead.\n"
     )

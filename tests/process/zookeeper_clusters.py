@@ -16,6 +16,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from kafka_harness.waiting import eventually
+from kafka_harness.zookeeper_ensemble import ZooKeeperEnsemble
 from kafka_harness.zookeeper_node import ZooKeeperNode
 from process.clusters import Cluster
 from process.links import ZOOKEEPER, Links, broker
@@ -35,7 +36,7 @@ class ZooKeeperCluster(Cluster):
     def __init__(
         self,
         directory: Path,
-        zookeeper: ZooKeeperNode,
+        zookeeper: ZooKeeperNode | ZooKeeperEnsemble,
         chroot: str,
         *,
         size: int = 3,
@@ -62,13 +63,12 @@ class ZooKeeperCluster(Cluster):
 
     def _prepare(self, settings: Mapping[str, str], links: Links | None) -> None:
         for broker_id in self.ids:
-            port = self._zookeeper.port
+            address = self._zookeeper.address
             if links is not None:
-                port = links.between(broker(broker_id), ZOOKEEPER, port)
-            own = {
-                "broker.id": str(broker_id),
-                "zookeeper.connect": f"127.0.0.1:{port}{self._chroot}",
-            }
+                assert isinstance(self._zookeeper, ZooKeeperNode)
+                port = links.between(broker(broker_id), ZOOKEEPER, self._zookeeper.port)
+                address = f"127.0.0.1:{port}"
+            own = {"broker.id": str(broker_id), "zookeeper.connect": address + self._chroot}
             self._write_settings(broker_id, {**own, **settings})
 
     def __enter__(self) -> Self:

@@ -9,6 +9,17 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kits.zookeeper_nodes import (
+    changed_node,
+    decode_config,
+    decode_partitions,
+    decode_reassignment,
+    decode_topic,
+    encode_partitions,
+    encode_reassignment,
+    encode_topic,
+    read_topic,
+)
 from moldau.base.ids import PartitionKey
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Endpoint, FeatureRange
@@ -30,7 +41,6 @@ from moldau.cluster.zookeeper.nodes.config_nodes import (
     ConfigEntity,
     config_entity,
     config_path,
-    decode_config,
     decode_config_change,
     encode_config,
     encode_config_change,
@@ -43,23 +53,10 @@ from moldau.cluster.zookeeper.nodes.controller_nodes import (
     encode_controller,
 )
 from moldau.cluster.zookeeper.nodes.log_dir_nodes import decode_log_dir_event, encode_log_dir_event
-from moldau.cluster.zookeeper.nodes.node_changes import changed_node
 from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
-from moldau.cluster.zookeeper.nodes.partition_list_nodes import (
-    decode_partitions,
-    decode_reassignment,
-    encode_partitions,
-    encode_reassignment,
-)
 from moldau.cluster.zookeeper.nodes.state_nodes import StateNode, decode_state, encode_state
 from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
-from moldau.cluster.zookeeper.nodes.topic_nodes import (
-    Assignment,
-    TopicNode,
-    decode_topic,
-    encode_topic,
-)
-from moldau.cluster.zookeeper.nodes.topic_reading import read_topic
+from moldau.cluster.zookeeper.nodes.topic_nodes import Assignment, TopicNode
 from moldau.cluster.zookeeper.nodes.tree_image import read_tree
 
 INT32 = st.integers(0, 2**31 - 1)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kits.metadata_commits import draw_commit
+from kits.zookeeper_nodes import encode_topic, read_topic, restored_topic
 from kits.zookeeper_tree import DictTree, register, tree_of
 from moldau.base.ids import BrokerId
 from moldau.cluster.changes import (
@@ -25,8 +26,7 @@ from moldau.cluster.model import Broker, ConfigResource, Endpoint, Partition, Re
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.commit_writes import commit_writes, leftover_removal
 from moldau.cluster.zookeeper.nodes.tool_requests import DeletionWanted, TopicNodeIncomplete
-from moldau.cluster.zookeeper.nodes.topic_nodes import Assignment, TopicNode, encode_topic
-from moldau.cluster.zookeeper.nodes.topic_reading import read_topic, restored_topic
+from moldau.cluster.zookeeper.nodes.topic_nodes import Assignment, TopicNode
 
 
 def first_image(tree):
@@ -53,6 +53,8 @@ def test_image_tree_and_followers_agree(data):
             eager = tree.follow(eager, path, after.version)
         for path in changed:
             late = tree.follow(late, path, after.version)
+        if not changed:  # there was nothing to clear, and nobody is told of it
+            eager, late = eager.apply((), after.version), late.apply((), after.version)
         reading = tree.read(after.version)
         assert reading.refused == reading.requests == ()
         assert reading.image == after
@@ -92,13 +94,13 @@ def finish_as_a_controller(tree, version):
         image = tree.read(version).image
         topic = image.topic(request.topic)
         if isinstance(request, DeletionWanted) and topic is None:
-            tree.apply(leftover_removal(request.topic, tree.versions(image)))
+            tree.apply(leftover_removal(request.topic, tree.nodes))
             continue
-        wanted = []
+        wanted = {}
         if isinstance(request, DeletionWanted):
             changes = [TopicRemoved(topic.id)]
         else:
-            wanted.append(request)
+            wanted[request.topic] = request
             changes = list(wanted_changes(request, is_new=topic is None))
         after = image.apply(changes, version)
         tree.apply(commit_writes(image, changes, after, 8, tree.versions(image), wanted))

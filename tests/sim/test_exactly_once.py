@@ -51,7 +51,7 @@ async def read_some(consumer, producer, count):
     """Read at least so many records and copy them."""
     records = []
     while len(records) < count:
-        batch = await consumer.poll(1000, max_records=count)
+        batch = await consumer.poll(timeout_ms=1000, max_records=count)
         records += batch
         for record in batch:
             producer.send("copies", record.value)
@@ -65,7 +65,7 @@ async def what_counts(world):
         (end,) = (await asker.end_offsets([("copies", 0)])).values()
         copies = Counter()
         while await asker.position(("copies", 0)) < end:
-            copies.update(int(record.value) for record in await asker.poll(1000))
+            copies.update(int(record.value) for record in await asker.poll(timeout_ms=1000))
     async with reading(world, "asker", topics=[]) as asker:
         found = await asker.committed(ALL)
     return copies, {each.partition: kept.offset for each, kept in found.items()}
@@ -77,7 +77,7 @@ async def finish(world, count, **settings):
         async with asyncio.timeout(120):
             while sum((await what_counts(world))[1].values()) < count:
                 async with producer.transaction(consumer):
-                    for record in await consumer.poll(1000):
+                    for record in await consumer.poll(timeout_ms=1000):
                         producer.send("copies", record.value)
     copies, committed = await what_counts(world)
     assert copies == dict.fromkeys(range(count), 1)
@@ -140,10 +140,10 @@ def test_a_rebalance_within_a_block_that_takes_what_was_handed_out_aborts_it(str
                 async with producer.transaction(one):
                     await read_some(one, producer, 10)
                     await two.start()
-                    asking = asyncio.ensure_future(two.poll(60_000))
+                    asking = asyncio.ensure_future(two.poll(timeout_ms=60_000))
                     async with asyncio.timeout(60):
                         while len(one.assignment()) != 1 or not asking.done():
-                            await one.poll(200)
+                            await one.poll(timeout_ms=200)
                     handed_to_two.extend(await asking)
 
             with pytest.raises(CommitFailed):
@@ -168,7 +168,7 @@ def test_a_rebalance_within_a_block_that_takes_nothing_does_not_disturb_it():
             await read_some(consumer, producer, 10)
             before = consumer.group_metadata().generation_id
             consumer.enforce_rebalance()
-            assert await consumer.poll(5000) == []
+            assert await consumer.poll(timeout_ms=5000) == []
             assert consumer.group_metadata().generation_id > before
         assert await what_counts(world) == (dict.fromkeys(range(10), 1), {0: 5, 1: 5})
 
@@ -253,7 +253,9 @@ class Copier:
     async def _block(self):
         async with self._producer.transaction(self._consumer):
             for _ in range(self._chance.choice((1, 1, 2, 3))):
-                batch = await self._consumer.poll(1000, max_records=self._chance.randint(1, 7))
+                batch = await self._consumer.poll(
+                    timeout_ms=1000, max_records=self._chance.randint(1, 7)
+                )
                 for record in batch:
                     self._producer.send("copies", record.value)
                 await asyncio.sleep(self._chance.choice((0, 0.1, 1, SLOW_S)))

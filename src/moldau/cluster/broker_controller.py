@@ -30,6 +30,7 @@ from moldau.cluster.directory_assignments import (
     assign_directories,
 )
 from moldau.cluster.elections import ElectionAnswer
+from moldau.cluster.failed_replicas import FailedReplicas
 from moldau.cluster.heartbeats import Heartbeat, HeartbeatAnswer, answer_heartbeat
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.isr_changes import IsrAnswer, IsrProposal, alter_partitions
@@ -65,6 +66,7 @@ class BrokerController(ControllerQueue):
         self._clock = clock
         self._settings = settings
         self._sessions = BrokerSessions(settings.session_timeout_s)
+        self._failed_replicas = FailedReplicas()
 
     def _activated(self) -> None:
         """Start all sessions anew, except that of the broker in this process.
@@ -148,7 +150,7 @@ class BrokerController(ControllerQueue):
             )
         )
         for broker_id in sorted(gone):
-            logger.warning("broker %d has left: its session has ended", broker_id)
+            logger.warning("broker %d has left: its node in ZooKeeper is gone", broker_id)
 
     async def shut_down_broker(self, broker_id: BrokerId, broker_epoch: int) -> list[PartitionKey]:
         """Move a broker's leaders away, and return what it still leads (ControlledShutdown)."""
@@ -165,11 +167,16 @@ class BrokerController(ControllerQueue):
 
         def decide(image: MetadataImage) -> Iterable[Step]:
             brokers.registered_broker(image, broker_id, broker_epoch)
+            self._failed_replicas.add(broker_id, broker_epoch, lost)
             return brokers.lose_replicas(
                 image, broker_id, lost, unclean_by_default=self._settings.unclean_elections
             )
 
         await self._commit(decide)
+
+    def keep_replicas(self, broker_id: BrokerId, replicas: Collection[tuple[TopicId, int]]) -> None:
+        """Note replicas that a broker can read, also if it could not before."""
+        self._failed_replicas.remove(broker_id, replicas)
 
     async def unregister_broker(self, broker_id: BrokerId) -> None:
         await self._commit(
@@ -201,6 +208,7 @@ class BrokerController(ControllerQueue):
                 broker_epoch,
                 proposals,
                 unclean_by_default=self._settings.unclean_elections,
+                failed=self._failed_replicas,
             )
         )
 

@@ -5,6 +5,10 @@ gets the cluster's id (random if no directory has one yet), the node's id and an
 metadata directory also gets `bootstrap.checkpoint`, with the first features of the cluster. A
 directory of another cluster or node is refused. All directories are checked before the first one is
 written.
+
+`meta.properties` has two versions. Kafka on ZooKeeper writes 0 and takes no other; with KRaft it is
+1. A broker of ours on ZooKeeper takes both, writes new ones as 0, and never changes a version. So a
+folder can go back to the Kafka that it came from.
 """
 
 from __future__ import annotations
@@ -65,15 +69,20 @@ def identify_directories(
     cluster_id: str | None = None,
     *,
     founds_cluster: bool = True,
+    on_zookeeper: bool = False,
 ) -> ClusterIdentity:
     """Check all log directories and format the new ones; after ConfigError nothing was changed.
 
     The metadata may live in a directory that holds no partitions: it is no log directory then.
-    A node that does not found a cluster has to be told to which one it belongs.
+    A node that does not found a cluster has to be told to which one it belongs. `on_zookeeper`
+    takes and writes the version of ZooKeeper's age.
     """
     every = dict.fromkeys([*directories, metadata_directory])
     found = {path: read_meta_properties(files, path) for path in every}
-    known = _agreed_cluster_id(found, node_id, cluster_id)
+    if not on_zookeeper:
+        _refuse_old_versions(found)
+    source = "/cluster/id in ZooKeeper" if on_zookeeper else "the setting"
+    known = _agreed_cluster_id(found, node_id, cluster_id, source)
     for path, properties in found.items():
         if properties is None and files.exists(f"{path}/{METADATA_FOLDER}"):
             raise ConfigError(f"{path} holds a metadata log, but no {META_PROPERTIES} to say whose")
@@ -90,30 +99,40 @@ def identify_directories(
             _make_durable_folder(files, path)
             if path == metadata_directory and founds_cluster:
                 _write_bootstrap(files, path, now_ms)
-        ours = properties or MetaProperties(cluster_id=agreed, node_id=node_id)
+        # Kafka on ZooKeeper wrote no directory.id until 3.7, and no cluster.id until 0.10.1.
+        ours = properties or MetaProperties(0 if on_zookeeper else 1)
         ids[path] = ours.directory_id or random_uuid(random)
-        if ours.directory_id is None:
-            write_meta_properties(files, path, replace(ours, directory_id=ids[path]))
+        whole = replace(ours, cluster_id=agreed, node_id=node_id, directory_id=ids[path])
+        if whole != properties:
+            write_meta_properties(files, path, whole)
     of_logs = {path: ids[path] for path in directories}
     return ClusterIdentity(agreed, node_id, of_logs, ids[metadata_directory])
 
 
+def _refuse_old_versions(found: Mapping[str, MetaProperties | None]) -> None:
+    for path, properties in found.items():
+        if properties is not None and (properties.version == 0 or properties.cluster_id is None):
+            raise ConfigError(
+                f"{path}/{META_PROPERTIES} is from a Kafka broker on ZooKeeper: its records cannot"
+                " be taken over. Use another folder"
+            )
+
+
 def _agreed_cluster_id(
-    found: Mapping[str, MetaProperties | None], node_id: int, wanted: str | None
+    found: Mapping[str, MetaProperties | None], node_id: int, wanted: str | None, source: str
 ) -> str | None:
-    agreed, source = wanted, "the setting"
+    agreed = wanted
     for path, properties in found.items():
         if properties is None:
             continue
         where = f"{path}/{META_PROPERTIES}"
-        if properties.version == 0 or properties.cluster_id is None:
+        if properties.node_id not in {None, node_id}:
+            key = properties.node_id_key
             raise ConfigError(
-                f"{where} is of the age of ZooKeeper: its topics are not in a journal"
+                f"{where} belongs to {key}={properties.node_id}, not to {key}={node_id}"
             )
-        if properties.node_id != node_id:
-            raise ConfigError(
-                f"{where} belongs to node.id={properties.node_id}, not to node.id={node_id}"
-            )
+        if properties.cluster_id is None:
+            continue
         if agreed is not None and properties.cluster_id != agreed:
             raise ConfigError(
                 f"{where} belongs to cluster.id={properties.cluster_id}, but {source} says {agreed}"

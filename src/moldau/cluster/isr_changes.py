@@ -13,12 +13,15 @@ from dataclasses import dataclass
 
 from moldau.base.ids import BrokerId, TopicId
 from moldau.cluster.brokers import registered_broker
+from moldau.cluster.failed_replicas import FailedReplicas
 from moldau.cluster.image import MetadataImage, changed_partition
 from moldau.cluster.leader_choice import ElectionRules, is_directory_online
 from moldau.cluster.model import NO_LEADER, Broker, Partition
 from moldau.cluster.partition_update import PartitionTarget, change_partition
 from moldau.cluster.steps import Stepwise
 from moldau.protocol.errors import ErrorCode
+
+_NONE_FAILED = FailedReplicas()
 
 ANY_BROKER_EPOCH = -1
 """A proposal with this epoch does not say which incarnation of a broker has caught up."""
@@ -58,6 +61,7 @@ def alter_partitions(
     proposals: Sequence[IsrProposal],
     *,
     unclean_by_default: bool = False,
+    failed: FailedReplicas | None = None,
 ) -> Stepwise[list[IsrAnswer]]:
     """Decide on what one broker proposes for partitions that it leads."""
     registered_broker(image, broker_id, broker_epoch)
@@ -76,7 +80,7 @@ def alter_partitions(
             answers.append(IsrAnswer(*place, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             continue
         partition = changed.get(place, topic.partitions[proposal.index])
-        error = _refusal(image, broker_id, partition, proposal)
+        error = _refusal(image, broker_id, partition, proposal, failed or _NONE_FAILED)
         if error is not ErrorCode.NONE:
             yield None
             answers.append(IsrAnswer(*place, error))
@@ -96,7 +100,11 @@ def alter_partitions(
 
 
 def _refusal(
-    image: MetadataImage, broker_id: BrokerId, partition: Partition, proposal: IsrProposal
+    image: MetadataImage,
+    broker_id: BrokerId,
+    partition: Partition,
+    proposal: IsrProposal,
+    failed: FailedReplicas,
 ) -> ErrorCode:
     if (
         proposal.leader_epoch > partition.leader_epoch
@@ -115,7 +123,10 @@ def _refusal(
     ):
         error = ErrorCode.INVALID_REQUEST
     elif not all(
-        _may_join(image.brokers.get(member), epoch, partition) for member, epoch in proposal.isr
+        (broker := image.brokers.get(member)) is not None
+        and _may_join(broker, epoch, partition)
+        and not failed.has(broker, (proposal.topic_id, proposal.index))
+        for member, epoch in proposal.isr
     ):
         error = ErrorCode.INELIGIBLE_REPLICA
     else:
@@ -135,8 +146,8 @@ def _is_isr_of(partition: Partition, isr: Sequence[tuple[BrokerId, int]]) -> boo
     )
 
 
-def _may_join(broker: Broker | None, broker_epoch: int, partition: Partition) -> bool:
-    if broker is None or broker.fenced:
+def _may_join(broker: Broker, broker_epoch: int, partition: Partition) -> bool:
+    if broker.fenced:
         return False
     # A leader that shuts down, and still leads, may take in who is to lead after it.
     if broker.in_controlled_shutdown and broker.id != partition.leader:

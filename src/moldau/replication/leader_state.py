@@ -123,6 +123,16 @@ class LeaderState:
         self.pending = None
         self._divide()
 
+    def forget_level(self, refused: tuple[BrokerId, ...]) -> None:
+        """Wait no longer for followers that may not join, until they fetch again.
+
+        The log directory of one may have failed: it would hold back the high watermark, although
+        it does not fetch any more, for as long as a follower may lag.
+        """
+        for one in self.outside:
+            if one.broker_id in refused:
+                one.caught_up_s = NEVER_S
+
     def _divide(self) -> None:
         maximal = maximal_isr(self.isr, self.pending)
         self.in_sync = tuple(one for one in self.followers.values() if one.broker_id in maximal)

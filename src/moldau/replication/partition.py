@@ -401,6 +401,8 @@ class Partition(FollowerLog):
             ports.counts.failures += 1
         if effect is rules.AnswerEffect.REVERT:
             leading.revert()
+            if error is ErrorCode.INELIGIBLE_REPLICA:
+                leading.forget_level(proposal.isr)
             self.advance()
         elif effect is rules.AnswerEffect.RESEND:
             ports.isr_changes.propose(self, proposal)

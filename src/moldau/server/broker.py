@@ -224,7 +224,8 @@ class Broker:
         store.subscribe(parts.configs_changed)
         parts.coordinators.follow(store)
         parts.follow_cordons()
-        await parts.replicas.begin(store.image)
+        unreadable = () if parts.elected is None else parts.elected.store.unreadable_topics
+        await parts.replicas.begin(store.image, unreadable)
 
     async def _listen(self) -> None:
         """Open every port; a connection is accepted at once and answered when all is ready."""

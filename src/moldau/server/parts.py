@@ -122,6 +122,8 @@ class Parts:
         self.ports = ports
         self.on_directories_lost: Callable[[], None] = lambda: None
         """Called once no log directory is online; the broker ends itself then."""
+        self.room_count = 0
+        """How often a full log directory had room again."""
         self.broker_id = BrokerId(settings.node_id)
         self.metrics = RequestMetrics()
         self.traffic = Traffic()
@@ -283,7 +285,7 @@ class Parts:
             TopicDefaults(settings.num_partitions, settings.default_replication_factor),
             self.configs,
             self.ports.random,
-            lambda: self.logs.can_make_logs,
+            self._can_make_logs,
             self.ports.clock,
             ControllerSettings(
                 settings.values.integer("broker.session.timeout.ms") / 1000,
@@ -295,6 +297,12 @@ class Parts:
                 else 0,
             ),
         )
+
+    def _can_make_logs(self) -> bool:
+        """Tell whether new partitions find room; on ZooKeeper, if only on other brokers."""
+        # There, the broker answers that it cannot make a log, and another one leads.
+        is_elected = self.settings.quorum.kind is NodeKind.ELECTED
+        return self.logs.can_make_logs or (is_elected and len(self.image().brokers) > 1)
 
     def _open_channels(self) -> Channels | None:
         if self.elected is not None:
@@ -373,7 +381,9 @@ class Parts:
 
     def _room_again(self) -> None:
         """Make the logs for which there was no room."""
+        self.room_count += 1
         self.replicas.room_again(self.image())
+        self.membership.directories_changed()
 
     def _directory_failed(self) -> None:
         """Let go of what lived on a log directory that is out of use."""

@@ -6,6 +6,7 @@ ports of `cluster/store.py`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from moldau.base.errors import UserError
@@ -15,6 +16,7 @@ from moldau.cluster.kept_snapshots import MetadataRetention
 from moldau.cluster.observer import ObserverStore
 from moldau.cluster.zookeeper.client.connect_string import ConnectString
 from moldau.cluster.zookeeper.client.port import ZooKeeper
+from moldau.cluster.zookeeper.client.tls import ZooKeeperTls
 from moldau.engine.ports import ClientPorts
 from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings
@@ -86,7 +88,9 @@ def zookeeper_store(settings: BrokerSettings, ports: Ports) -> BrokerStore:
 
     connect, values = settings.quorum.zookeeper, settings.values
     assert connect is not None  # that makes it this kind of node
-    open_zookeeper = ports.open_zookeeper or kazoo_zookeeper
+    open_zookeeper = ports.open_zookeeper or partial(
+        kazoo_zookeeper, tls=settings.quorum.zookeeper_tls
+    )
     timeout_ms = values.value("zookeeper.connection.timeout.ms")
     session_ms = values.integer("zookeeper.session.timeout.ms")
     zookeeper = open_zookeeper(
@@ -104,7 +108,10 @@ def zookeeper_store(settings: BrokerSettings, ports: Ports) -> BrokerStore:
 
 
 def kazoo_zookeeper(
-    connect: ConnectString, session_timeout_s: float, connection_timeout_s: float | None
+    connect: ConnectString,
+    session_timeout_s: float,
+    connection_timeout_s: float | None,
+    tls: ZooKeeperTls | None = None,
 ) -> ZooKeeper:
     """Make the way to a real ensemble; UserError without the library for it."""
     try:
@@ -115,7 +122,14 @@ def kazoo_zookeeper(
         )
     except ImportError as error:
         raise UserError("zookeeper.connect needs kazoo: pip install 'moldau[zookeeper]'") from error
-    return KazooZooKeeper(ZooKeeperSettings(connect, session_timeout_s, connection_timeout_s))
+    return KazooZooKeeper(
+        ZooKeeperSettings(
+            connect,
+            session_timeout_s,
+            connection_timeout_s,
+            tls=None if tls is None else tls.make_context(),
+        )
+    )
 
 
 def _retention(settings: BrokerSettings) -> MetadataRetention:

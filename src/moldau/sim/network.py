@@ -204,8 +204,23 @@ class SimNetwork:
         if target not in self._paused:
             self._release(link)
 
+    def set_aside(self, source: str, target: str) -> Callable[[], None]:
+        """Unclog a link, but keep what it has held; return a function that lets that arrive.
+
+        It is as if the packets of some connections took a way that is stuck, while new connections
+        take another one. A connection that goes on keeps its order: what it sends next brings what
+        was kept.
+        """
+        link = self._link(source, target)
+        held, link.held = link.held, []
+        self.unclog(source, target)
+        return functools.partial(self._send_off, link, held)
+
     def _release(self, link: _Link) -> None:
         held, link.held = link.held, []
+        self._send_off(link, held)
+
+    def _send_off(self, link: _Link, held: list[Callable[[], None]]) -> None:
         for arrive in held:
             self._after_delay(link, arrive)
 

@@ -141,6 +141,8 @@ class SimBroker:
         """The broker of this life, or of the last one while there is none."""
         self.newest_broker: Broker | None = None
         """The broker of this life from the first moment on, also while it starts."""
+        self.before_kill: Callable[[], None] = lambda: None
+        """Called while the process that is about to be killed is still there."""
         network.host(name)
 
     @property
@@ -261,6 +263,7 @@ class SimBroker:
 
     def kill(self) -> None:
         """End the process as `kill -9` does: what it wrote stays, all else is gone."""
+        self.before_kill()
         self._network.crash(self.name)
         self._die()
         self.disk = self.disk.kill()

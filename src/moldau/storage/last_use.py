@@ -73,6 +73,11 @@ class LastUse:
             # The clean mark is removed before this broker registers, and its epoch stays known.
             self.note(self.broker_epoch)
 
+    @property
+    def marked_epoch(self) -> int:
+        """The broker epoch that the open mark has on the disk; -1 if it has none."""
+        return -1 if self._written is None else self._written.broker_epoch
+
     def note(self, broker_epoch: int) -> None:
         """Set the epoch that the open mark is to have."""
         self._noted = OpenMark(self._boot_id, broker_epoch)

@@ -52,8 +52,6 @@ POWER = ("power cut", "kill")
 CUTS = ("isolation", "broker partition", "ring partition", "swizzled partition")
 ZOMBIES = ("zombie leader", "kill of a leader", "short pause", "ring partition")
 LOST_ANSWERS = ("lost ISR answers",)
-ONE_PAIR = ("power cut", "ring partition")
-"""Of three brokers a ring partition parts two, and the voter or a third one hears both."""
 COORDINATORS = ("kill of a coordinator", "kill of a leader", "isolation", "ring partition")
 
 
@@ -71,12 +69,12 @@ def data(*faults: str, settings: Mapping[str, str] = {}, **changes: Any) -> Run:
     return lambda seed: run_cluster_seed(seed, adjust=adjust)
 
 
-def on_zookeeper(*faults: str, **changes: Any) -> Run:
-    """Make a run of a cluster on ZooKeeper with plain writers and readers, and these faults."""
+def on_zookeeper(*faults: str, settings: Mapping[str, str] = {}, **changes: Any) -> Run:
+    """Make the same kind of run for a cluster on ZooKeeper, where a topic comes and goes."""
     focus = DATA | {"faults": faults, "topics_change": True} | changes
 
     def adjust(swarm: ClusterSwarm) -> ClusterSwarm:
-        return replace(swarm, **focus)
+        return replace(swarm, **focus, broker=swarm.broker | settings)
 
     return lambda seed: run_cluster_seed(seed, zookeeper=True, adjust=adjust)
 

@@ -15,12 +15,12 @@ from kits.mutants.cluster_runs import (
     KILLS,
     LAGS,
     LOST_ANSWERS,
-    ONE_PAIR,
     POWER,
     QUICK_LAG,
     SLOW_LAG,
     ZOMBIES,
     data,
+    on_zookeeper,
 )
 from kits.mutants.mutant import Apply, Mutant
 from kits.replication_mutants import MUTANTS as OF_THE_MODEL
@@ -158,6 +158,7 @@ def append_after_the_leadership(patch: Patch) -> None:
     patch.setattr(Partition, "check_writable", lenient)
 
 
+ALL_LEAD = {"topics": (TopicPlan("topic-0", 3, 3, 2),)}
 ALL_IN_SYNC = {"topics": (TopicPlan("topic-0", 3, 3, 3),)}
 LEADER_ALONE = {"topics": (TopicPlan("topic-0", 3, 2, 1),)}
 """The high watermark moves on with the leader alone, and the voter need not be a replica."""
@@ -191,7 +192,9 @@ MUTANTS = {
         COMMITTED,
     ),
     "a join without the broker epoch": Mutant(
-        let_earlier_lives_join, data(*ONE_PAIR, settings=SLOW_LAG), f"{COMMITTED}|P7"
+        let_earlier_lives_join,
+        on_zookeeper("late join", settings=QUICK_LAG, fault_mean_s=1.5, **ALL_LEAD),
+        f"{COMMITTED}|P7",
     ),
     "a fenced broker joins": Mutant(let_fenced_brokers_join, data(*CUTS), "I4"),
     "an unclean return keeps its place": Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from moldau.cli.nouns.cluster_report import status_report
+from moldau.cli.nouns.cluster_report import BROKERS, ask_status, report_of
 from moldau.client.admin import (
     BrokerDescription,
     ClusterDescription,
@@ -34,7 +34,7 @@ class Told:
 
 def test_brokers_and_what_they_hold_are_told():
     whole = PartitionDescription(0, 2, 0, (1, 2), (1, 2))
-    report = asyncio.run(status_report(Told(whole)))
+    report = report_of(asyncio.run(ask_status(Told(whole))), BROKERS)
     assert report.data == {
         "cluster_id": "c",
         "controller": 1,
@@ -58,7 +58,7 @@ def test_partitions_that_lack_replicas_are_listed():
         PartitionDescription(1, 2, 0, (1, 2), (2,)),
         PartitionDescription(2, None, 0, (1, 2), ()),
     )
-    report = asyncio.run(status_report(Told(lacking, leaderless)))
+    report = report_of(asyncio.run(ask_status(Told(lacking, leaderless))), BROKERS)
     assert report.data["under_replicated_count"] == 2
     assert [(row["partition"], row["leader"], row["isr"]) for row in report.views[2].rows] == [
         (1, 2, [2]),

@@ -247,6 +247,18 @@ class TestAnswers:
         assert replicas.ends(A) == (1, 0 if stays else 1)
         assert replicas.ports.counts.failures == 1
 
+    def test_one_that_may_not_join_is_not_waited_for_until_it_fetches_again(self):
+        replicas = self.pending()
+        replicas.produce(b"m0")
+        assert replicas.ends(A) == (1, 0)
+        replicas.answer(ErrorCode.INELIGIBLE_REPLICA)
+        assert replicas.ends(A) == (1, 1)
+        replicas.produce(b"m1")
+        assert replicas.ends(A) == (2, 2)
+        replicas.fetch(B)
+        replicas.fetch(B)
+        assert proposed(replicas) == [(A, B)]
+
     def test_the_high_watermark_moves_with_a_refusal(self):
         replicas = self.pending()
         replicas.produce(b"m0")

@@ -92,6 +92,12 @@ class TestKafkasFiles:
         assert "log.message.format.version" in line
         assert "zookeeper.connect" not in line
 
+    @pytest.mark.parametrize("connect", ["", " ", "/kafka"])
+    def test_an_empty_zookeeper_connect_starts_no_broker_that_is_alone(self, connect):
+        told = refusal(f"broker.id=1\nzookeeper.connect={connect}\n")
+        assert "names no host" in told
+        assert "line 2" in told
+
     def test_without_any_setting_kafkas_defaults_stand(self):
         settings = BrokerSettings.load(None)
         assert settings.log_dirs == ("/tmp/kafka-logs",)

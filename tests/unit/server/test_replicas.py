@@ -98,6 +98,20 @@ def test_a_partition_that_moves_to_other_brokers_is_served_here_no_more():
     assert kit.changed[2:] == [("t", 0)]
 
 
+def test_logs_of_topics_that_cannot_be_read_are_kept_and_others_set_aside():
+    kit = Kit()
+    made = with_topic(with_topic(with_brokers([1]), NewTopic("t", 1)), NewTopic("gone", 1))
+
+    async def work():
+        await kit.replicas.begin(made)
+        kept = kit.disk.manager.get(("t", 0))
+        await kit.replicas.begin(with_brokers([1]), {"t"})
+        assert [key for key, _ in kit.disk.manager] == [("t", 0)]
+        assert kit.disk.manager.get(("t", 0)) is kept
+
+    asyncio.run(work())
+
+
 def test_what_waits_at_a_failed_directory_fails_at_once():
     kit, told = Kit(), []
     image = with_topic(with_brokers([1]), NewTopic("t", 2))

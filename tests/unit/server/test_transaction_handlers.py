@@ -21,7 +21,7 @@ from kits.transaction_handler_kit import (
 )
 from moldau.base.ids import PartitionKey
 from moldau.base.limits import PARTITIONS_PER_TRANSACTION
-from moldau.cluster.store import StoreFailed
+from moldau.cluster.store import OutcomeUnknown, StoreFailed
 from moldau.coordination.outcome import ProducerIdentity
 from moldau.coordination.transactions.records import transaction_record
 from moldau.coordination.transactions.transaction import LAST_CLIENT_EPOCH, Transaction
@@ -226,13 +226,20 @@ def test_a_producer_id_is_fetched_where_epochs_are_used_up_and_only_there():
     run(work)
 
 
-@pytest.mark.parametrize("failure", [StoreFailed("gone"), ApiError(ErrorCode.NOT_CONTROLLER)])
-def test_without_a_producer_id_to_give_a_client_tries_again(failure):
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (StoreFailed("gone"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (OutcomeUnknown("lost"), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ApiError(ErrorCode.NOT_CONTROLLER), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    ],
+)
+def test_without_a_producer_id_to_give_a_client_tries_again(failure, code):
     async def work():
         kit = Kit().lead()
         kit.ids.failed, kit.ids.failure = True, failure
-        assert (await kit.init()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert (await kit.init(name=None)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await kit.init()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (await kit.init(name=None)).error_code == code
 
     run(work)
 

@@ -164,6 +164,46 @@ def test_order_survives_a_clog():
         run(scenario, seed)
 
 
+def test_what_was_set_aside_arrives_after_what_another_connection_sent_later():
+    async def scenario(network):
+        late_server, late_client = await connect(network)
+        network.clog("client", "server")
+        late_client.stream.send([b"early"])
+        await asyncio.sleep(1)
+        let_arrive = network.set_aside("client", "server")
+        server, client = await connect(network)
+        client.stream.send([b"later"])
+        await asyncio.sleep(1000)
+        assert (server.data, late_server.data) == (b"later", b"")
+        let_arrive()
+        await asyncio.sleep(1)
+        assert late_server.data == b"early"
+
+    for seed in SEEDS:
+        run(scenario, seed)
+
+
+def test_a_request_of_a_process_that_crashed_may_arrive_after_its_next_life_has_spoken():
+    async def scenario(network):
+        late_server, late_client = await connect(network)
+        network.clog("client", "server")
+        late_client.stream.send([b"early"])
+        await asyncio.sleep(1)
+        network.crash("client")
+        await asyncio.sleep(1)
+        let_arrive = network.set_aside("client", "server")
+        server, client = await connect(network)
+        client.stream.send([b"later"])
+        await asyncio.sleep(1)
+        assert (server.data, late_server.data, late_server.ends) == (b"later", b"", [])
+        let_arrive()
+        await asyncio.sleep(1)
+        assert late_server.ends
+        return late_server.data
+
+    assert b"early" in {run(scenario, seed) for seed in SEEDS}
+
+
 def test_a_partition_cuts_two_groups_from_each_other_only():
     async def scenario(network):
         for name in ("a", "b", "c"):

@@ -17,6 +17,7 @@ from moldau.cluster.zookeeper.client.port import (
     NodeKind,
     SessionExpired,
     SessionState,
+    SetData,
     UnknownOutcome,
     ZooKeeperSession,
 )
@@ -129,6 +130,21 @@ def test_a_lagging_server_goes_on_when_it_is_let():
         ensemble.catch_up()
         if data == b"old":
             await watch.until_called()
+        assert (await session.read("/a")).data == b"new"
+
+    run(scenario)
+
+
+def test_a_write_of_a_tool_is_seen_and_told_as_any_other():
+    async def scenario(world: World, ensemble: SimEnsemble) -> None:
+        session, _ = await opened(ensemble, "broker")
+        await session.create("/a", b"old")
+        watch = Calls()
+        await session.read("/a", watch)
+        with pytest.raises(BadVersion):
+            ensemble.write_as_tool(SetData("/a", b"wrong", 1))
+        ensemble.write_as_tool(SetData("/a", b"new", 0))
+        await watch.until_called()
         assert (await session.read("/a")).data == b"new"
 
     run(scenario)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -59,6 +59,11 @@ class MemberName(click.ParamType[int | str]):
             self.fail(f"{value!r} is no number of a broker, and not {ZOOKEEPER!r}", param, ctx)
         return int(value)
 
+
+_RUNS_ALREADY: Final = (
+    ": `moldau cluster status` shows the cluster, `moldau cluster start` starts one process,"
+    " and `moldau cluster down` stops all"
+)
 
 member_argument = click.argument("name", metavar="BROKER|zookeeper", type=MemberName())
 
@@ -118,7 +123,7 @@ def up(
         try:
             with preparing.starting(data):
                 cluster = preparing.claim(data, brokers, base_port, choice)
-                processes.refuse_running(cluster.members)
+                processes.refuse_running(cluster.members, _RUNS_ALREADY)
                 preparing.refuse_taken_ports(cluster)
                 for warning in preparing.check_settings(cluster, overrides):
                     _say(warning)
@@ -201,7 +206,13 @@ def down(data: Path) -> None:
 
 def _zookeeper_choice(has_own: bool, connect: str | None) -> ZooKeeperChoice | None:
     if has_own and connect is not None:
-        raise click.UsageError("--zookeeper starts one: --zookeeper-connect names another")
+        raise click.UsageError(
+            "--zookeeper starts a ZooKeeper, --zookeeper-connect uses one that runs: choose one"
+        )
+    if connect is not None:
+        from moldau.cli.zookeeper.connection import check_servers  # noqa: PLC0415 - as above
+
+        check_servers(connect)
     return ZooKeeperChoice(connect) if has_own or connect is not None else None
 
 

@@ -19,6 +19,7 @@ from moldau.cli.frame.report import BAD, GOOD, Column, Report, View
 from moldau.cli.frame.session import Session
 from moldau.cli.frame.watch import watch
 from moldau.cli.nouns.cluster_report import HELD, Status, ask_status, report_of
+from moldau.cli.nouns.zookeeper_status import take_over
 from moldau.cli.zookeeper.elected_controller import ElectedController, read_controller
 
 PATIENCE_MS = 10_000
@@ -73,7 +74,8 @@ async def local_report(cluster: ClusterFolder) -> Report:
     known = None if told is None else {row["id"]: row for row in told["brokers"]}
     rows = [_row(broker, ids[broker.broker_id], known) for broker in cluster.brokers]
     status = {**(told or _unknown(cluster)), "brokers": rows, **_of_zookeeper(cluster)}
-    _take_over(status, await elected)
+    if (found := await elected) is not None:
+        take_over(status, found)
     report = report_of(status, COLUMNS)
     if cluster.zookeeper_connect is not None:
         report = replace(report, views=[*report.views, View(ZOOKEEPER_COLUMNS, [status])])
@@ -99,15 +101,6 @@ def _elected_controller(cluster: ClusterFolder) -> ElectedController | None:
     if connect is None or (own is not None and running_id(own) is None):
         return None
     return read_controller(connect)
-
-
-def _take_over(status: Status, elected: ElectedController | None) -> None:
-    """Put what ZooKeeper knows of the controller in the place of what brokers know, if it told."""
-    if elected is not None:
-        status["controller"] = elected.broker_id
-        status["controller_epoch"] = elected.epoch
-        for row in status["brokers"]:
-            row["controller"] = row["id"] == elected.broker_id
 
 
 def _state(process_id: int | None) -> str:

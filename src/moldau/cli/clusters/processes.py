@@ -109,11 +109,11 @@ def find(member: Member) -> KnownProcess | None:
     return find_process(member.pid_file)
 
 
-def refuse_running(members: Iterable[Member]) -> None:
-    """Raise UserError if one of them runs."""
+def refuse_running(members: Iterable[Member], advice: str = "") -> None:
+    """Raise UserError, which ends with the advice, if one of them runs."""
     for member in members:
         if (process_id := running_id(member)) is not None:
-            raise UserError(f"{member.name} runs already (pid {process_id})")
+            raise UserError(f"{member.name} runs already (pid {process_id}){advice}")
 
 
 def running_id(member: Member) -> int | None:

@@ -163,7 +163,9 @@ class _Reading:
 
     def _polled(self) -> list[client.Record[Any, Any]]:
         try:
-            return self._consumer.poll(self._wait_ms, max_records=min(POLL_RECORDS_MAX, self._left))
+            return self._consumer.poll(
+                timeout_ms=self._wait_ms, max_records=min(POLL_RECORDS_MAX, self._left)
+            )
         except MoldauError as error:
             replica = _given(self._options, "replica")
             raise CommandFailed(

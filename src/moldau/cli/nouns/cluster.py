@@ -13,8 +13,8 @@ from moldau.cli.frame import client
 from moldau.cli.frame.failures import about
 from moldau.cli.frame.report import Column, Report, listing
 from moldau.cli.frame.session import Session, asking, watching
-from moldau.cli.nouns.cluster_report import status_report
 from moldau.cli.nouns.health import health_report
+from moldau.cli.nouns.zookeeper_status import status_with_zookeeper
 
 VERSION_COLUMNS = (
     Column("api", "API"),
@@ -42,11 +42,17 @@ for command in (up, down, start, stop, kill):
 
 @cluster.command()
 @data_option(required=False)
+@click.option(
+    "--zookeeper-connect", metavar="HOST:PORT,...[/CHROOT]",
+    help="Ask this ZooKeeper who the controller is [the one that brokers name].",
+)  # fmt: skip
 @watching
-def status(session: Session, data: Path | None) -> None:
+def status(session: Session, data: Path | None, zookeeper_connect: str | None) -> None:
     """Show brokers, controller and under-replicated partitions; of DIR, its processes too."""
     if data is None:
-        session.show(status_report)
+        session.show(lambda admin: status_with_zookeeper(admin, zookeeper_connect))
+    elif zookeeper_connect is not None:
+        raise click.UsageError("--data knows its ZooKeeper: --zookeeper-connect names another")
     else:
         show_local_status(session, open_cluster(data))
 

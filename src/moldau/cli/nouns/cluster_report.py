@@ -44,11 +44,6 @@ Status = dict[str, Any]
 """What a cluster tells of itself; `brokers` and `under_replicated` are rows of tables."""
 
 
-async def status_report(admin: client.AsyncAdmin) -> Report:
-    """Ask a cluster, and show what it tells."""
-    return report_of(await ask_status(admin), BROKERS)
-
-
 async def ask_status(admin: client.AsyncAdmin) -> Status:
     """Ask a cluster for its brokers, its controller and the state of its partitions."""
     described = await admin.describe_cluster()

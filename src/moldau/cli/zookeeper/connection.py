@@ -146,6 +146,11 @@ def require_kazoo() -> None:
         ) from error
 
 
+def check_servers(connect: str) -> None:
+    """Raise UserError unless this is written as `host:port,host:port/chroot`."""
+    parse_connect_string(connect)
+
+
 def connect_to(
     connect: str,
     *,
@@ -153,7 +158,7 @@ def connect_to(
     session_timeout_s: float = SESSION_TIMEOUT_S,
 ) -> ZooKeeperConnection:
     """Connect to `host:port,host:port/chroot`; UserError if that fails or kazoo is missing."""
-    parse_connect_string(connect)
+    check_servers(connect)
     require_kazoo()
     from kazoo.client import KazooClient  # noqa: PLC0415 - optional
     from kazoo.exceptions import KazooException  # noqa: PLC0415 - optional

@@ -50,7 +50,7 @@ def find_java(environ: Mapping[str, str]) -> str:
         found = shutil.which("java", path=environ.get("PATH", ""))
         missing = "java is not on PATH, and JAVA_HOME is not set"
     if found is None:
-        raise UserError(f"ZooKeeper needs Java {JAVA_MIN} or newer: {missing}")
+        raise UserError(_needs_java(missing))
     return _checked(found)
 
 
@@ -63,6 +63,7 @@ def _checked(java: str) -> str:
         done = subprocess.run(  # noqa: S603 - the user's own Java
             [java, "-XshowSettings:properties", "-version"],
             capture_output=True, text=True, errors="replace", timeout=_ASK_TIMEOUT_S, check=False,
+            start_new_session=True,  # Ctrl-C is for the command: Java would end without an answer
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserError(f"cannot run {java}: {error}") from None
@@ -71,9 +72,16 @@ def _checked(java: str) -> str:
     if not version.isdigit() or int(version) < JAVA_MIN:
         # Before 9 a version was 1.8, and other programs tell none at all.
         found = f"is Java {version}" if version else "does not tell its version"
-        raise UserError(f"ZooKeeper needs Java {JAVA_MIN} or newer: {java} {found}")
+        raise UserError(_needs_java(f"{java} {found}"))
     program = Path(told.get("java.home", "")) / "bin" / "java"
     return str(program) if program.is_file() else java
+
+
+def _needs_java(reason: str) -> str:
+    return (
+        f"ZooKeeper needs Java {JAVA_MIN} or newer: {reason}. Install one, on Debian with"
+        " apt install default-jre-headless, or set JAVA_HOME"
+    )
 
 
 def find_class_path(packaged_jars: Path = PACKAGED_JARS) -> str:

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from moldau.base.tuples import NamedTuple
 from moldau.client.consuming.positions import Positions
+from moldau.client.errors import ClientFailed
 from moldau.client.records import OffsetAndMetadata, TopicPartition
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -94,6 +95,10 @@ class Host(Protocol):
 
     def fail(self, error: Exception) -> None:
         """Raise an error at the user's next call for records, before any record. Once."""
+        ...
+
+    def crashed(self, error: ClientFailed) -> None:
+        """Raise an error at every call from now on: a part of the group has ended."""
         ...
 
 

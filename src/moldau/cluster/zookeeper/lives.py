@@ -48,6 +48,11 @@ class Lives:
         return self._session
 
     @property
+    def is_connected(self) -> bool:
+        """Whether there is a session, and its connection was not lost."""
+        return self._session is not None and self._session.state is SessionState.CONNECTED
+
+    @property
     def number(self) -> int:
         """Which life this is: what was begun in an earlier one has no meaning any more."""
         return self._number
@@ -68,8 +73,13 @@ class Lives:
     def _heard(self, number: int, state: SessionState) -> None:
         if number != self._number or self._is_closed:
             return
-        if state is not SessionState.EXPIRED:
-            logger.warning("the session with ZooKeeper is %s", state.value)
+        if state is SessionState.SUSPENDED:
+            logger.warning(
+                "the connection to ZooKeeper is lost; nothing can be changed until it is back"
+            )
+            return
+        if state is SessionState.CONNECTED:
+            logger.warning("the connection to ZooKeeper is back")
             return
         logger.warning("the session with ZooKeeper has expired, a new one is opened")
         was_open, self._session = self._session is not None, None
@@ -86,6 +96,7 @@ class Lives:
             if self._session is None:
                 await asyncio.sleep(RETRY_S)
         if not self._is_closed:
+            logger.warning("there is a session with ZooKeeper again")
             self.on_begun()
 
     async def close(self) -> None:

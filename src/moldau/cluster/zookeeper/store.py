@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from moldau.base.clock import Clock, Random
 from moldau.base.errors import MoldauError, UserError
@@ -24,6 +25,7 @@ from moldau.cluster.cluster_minimum import ClusterMinimum
 from moldau.cluster.formatting import FIRST_FEATURES, ClusterIdentity, identify_directories
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.image_difference import difference_in_pieces
+from moldau.cluster.in_turns import in_turns
 from moldau.cluster.store import ControllerFenced, Listener, StoreFailed
 from moldau.cluster.zookeeper.client.port import (
     NodeExists,
@@ -43,10 +45,13 @@ from moldau.cluster.zookeeper.nodes.cluster_nodes import decode_cluster_id, enco
 from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
 from moldau.cluster.zookeeper.nodes.tree_image import read_tree
 from moldau.cluster.zookeeper.tenure import Tenure
-from moldau.cluster.zookeeper.tree_following import TreeFollowing, in_turns
+from moldau.cluster.zookeeper.tree_following import TreeFollowing
 from moldau.cluster.zookeeper.tree_reader import TreeReader
 
 logger = logging.getLogger(__name__)
+
+DEFERENCE_S: Final = 3.0
+"""How long a broker that knows less than others lets them run for a free seat."""
 
 
 class ZooKeeperStore:
@@ -78,6 +83,8 @@ class ZooKeeperStore:
         self._controller_id = -1
         self.fence = CommandFence()
         """The newest controller that was heard of; this broker itself while it is that."""
+        self.unreadable_topics: frozenset[str] = frozenset()
+        """Topics that the start could not read. Their logs are kept until somebody repairs them."""
         self._seat_changed = asyncio.Event()
         self._seat_changed.set()
         self._is_closed = False
@@ -130,7 +137,7 @@ class ZooKeeperStore:
         try:
             await self.lives.begin()
             session = self.lives.session
-            await _create_roots(session)
+            await self.create_roots()
             cluster_id = await self._agree_on_cluster(session)
             self._identity = identify_directories(
                 self._files,
@@ -141,12 +148,15 @@ class ZooKeeperStore:
                 self._clock.wall_ms(),
                 cluster_id,
                 founds_cluster=False,
+                on_zookeeper=True,
             )
             nodes = await TreeReader(session).read_tree()
         except (ZooKeeperError, MalformedNode) as error:
             raise UserError(f"cannot read the metadata in ZooKeeper: {error}") from error
         reading = await in_turns(read_tree(nodes, 0))
         self._history.image = reading.image
+        owners = (paths.topic_of(one.path) for one in reading.refused)
+        self.unreadable_topics = frozenset(one for one in owners if one is not None)
 
     async def _agree_on_cluster(self, session: ZooKeeperSession) -> str:
         """Return the id of the cluster; the first broker draws it."""
@@ -158,6 +168,38 @@ class ZooKeeperStore:
             drawn = uuid_text(random_uuid(self._random))
             with contextlib.suppress(NodeExists, UnknownOutcome):
                 await session.create(paths.CLUSTER_ID, encode_cluster_id(drawn))
+
+    async def check_cluster(self) -> None:
+        """Raise UserError if the tree is not that of this broker's cluster any more.
+
+        The servers may have lost their data, or others may have their addresses. The topics of this
+        cluster are not in such a tree: by its image the broker would delete all of its logs.
+        """
+        session, own_id = self.lives.session, self.identity.cluster_id
+        await session.sync()
+        node = await TreeReader(session).read(paths.CLUSTER_ID)
+        try:
+            cluster_id = "gone" if node is None else decode_cluster_id(node.data)
+        except MalformedNode:
+            return  # it names no other cluster
+        if cluster_id != own_id:
+            raise UserError(
+                f"{paths.CLUSTER_ID} in ZooKeeper was {own_id}, and is {cluster_id} now: this"
+                " broker stops and keeps its logs. Restore ZooKeeper's data, then start it again"
+            )
+
+    async def create_roots(self) -> None:
+        """Create the nodes that every cluster has, with their parents, where they are missing."""
+        session = self.lives.session
+        for path in (*paths.CREATED_AT_START, paths.CLUSTER_ID):
+            parts = path.split("/")[1:]
+            if path == paths.CLUSTER_ID:
+                parts = parts[:-1]
+            for depth in range(1, len(parts) + 1):
+                place = "/" + "/".join(parts[:depth])
+                while await session.exists(place) is None:
+                    with contextlib.suppress(NodeExists, UnknownOutcome):
+                        await session.create(place)
 
     async def caught_up(self) -> None:
         """Return at once: the start has read the tree."""
@@ -210,12 +252,28 @@ class ZooKeeperStore:
                 await self._seat_changed.wait()  # the next session begins with it
                 continue
             if controller is None:
-                return
+                if await self._is_its_turn():
+                    return
+                continue
             if controller == self._broker_id and await self._free_own_seat():
                 continue
             if controller != NOBODY_KNOWN:  # else who was told last may be it still
                 self._controller_id = controller
             await self._seat_changed.wait()
+
+    async def _is_its_turn(self) -> bool:
+        """Tell whether this broker may run for a free seat, or whether another one has taken it.
+
+        One that could not read a topic lets the others run first. It would tell them that there is
+        no such topic, and they would delete its logs. Who knows the topic repairs it.
+        """
+        if self.unreadable_topics <= self.image.topics.keys():
+            return True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DEFERENCE_S):
+                await self._seat_changed.wait()
+                return False
+        return True
 
     async def _free_own_seat(self) -> bool:
         """Free the seat of this broker's earlier life; tell whether that was done."""
@@ -225,11 +283,17 @@ class ZooKeeperStore:
             return False
 
     async def claim(self) -> Tenure | None:
+        if self._is_closed:
+            raise StoreFailed("the metadata store is closed")
         if self._tenure is not None and not self._tenure.is_over:
             return self._tenure
         await self._end_following()
         try:
             return await self._claim(self.lives.session)
+        except UserError:
+            if self._tenure is not None:
+                self._tenure.resign()
+            raise
         except MalformedNode as error:
             logger.error("no controller can be elected: %s", error)  # noqa: TRY400 - no bug of ours
             return None
@@ -248,8 +312,9 @@ class ZooKeeperStore:
         # From now on no step of an earlier controller is taken: what is read below has them all.
         self.fence.hear_of(self._broker_id, seat.epoch)
         following = TreeFollowing(tenure)
-        known_ids = {topic.name: topic.id for topic in self.image.topics.values()}
-        image = await following.begin(known_ids)
+        image = await following.begin(self.image)
+        if image.cluster_id != self.identity.cluster_id:
+            await self.check_cluster()
         changes = await _difference(self.image, image)
         if tenure.is_over:
             return None
@@ -293,19 +358,6 @@ class ZooKeeperStore:
     def _life_begun(self) -> None:
         self._seat_changed.set()
         self.on_new_life()
-
-
-async def _create_roots(session: ZooKeeperSession) -> None:
-    """Create the nodes that every cluster has, with their parents."""
-    for path in (*paths.CREATED_AT_START, paths.CLUSTER_ID):
-        parts = path.split("/")[1:]
-        if path == paths.CLUSTER_ID:
-            parts = parts[:-1]
-        for depth in range(1, len(parts) + 1):
-            place = "/" + "/".join(parts[:depth])
-            while await session.exists(place) is None:
-                with contextlib.suppress(NodeExists, UnknownOutcome):
-                    await session.create(place)
 
 
 async def _difference(old: MetadataImage, new: MetadataImage) -> list[Change]:

@@ -19,8 +19,8 @@ from typing import Final
 
 from moldau.cluster.changes import Change
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.in_turns import CHANGES_PER_TURN, apply_in_turns
-from moldau.cluster.store import ControllerFenced, OutcomeUnknown, VersionConflict
+from moldau.cluster.in_turns import CHANGES_PER_TURN, apply_in_turns, paused
+from moldau.cluster.store import ControllerFenced, OutcomeUnknown, StoreFailed, VersionConflict
 from moldau.cluster.zookeeper.client.port import (
     BadVersion,
     CreateNode,
@@ -63,6 +63,7 @@ class Tenure:
         self.turn = asyncio.Lock()
         """Held by a commit, and while what others have written is taken over."""
         self._is_over = False
+        self._is_closed = False
         self._lost: list[Callable[[], None]] = []
         self._commits: set[asyncio.Task[int]] = set()
         self._leaving: asyncio.Task[None] | None = None
@@ -110,7 +111,7 @@ class Tenure:
                     await asyncio.wait(tuple(self._commits))
                 if self._leaving is not None:
                     await asyncio.wait((self._leaving,))
-        self._is_over = True
+        self._is_over = self._is_closed = True
 
     # Steps of the history
 
@@ -145,6 +146,8 @@ class Tenure:
 
     async def _commit_in_turn(self, expected_version: int, changes: Sequence[Change]) -> int:
         async with self.turn:
+            if self._is_closed:
+                raise StoreFailed("the metadata store is closed")
             if self._is_over:
                 raise ControllerFenced(self.epoch)
             before = self.history.image
@@ -152,32 +155,33 @@ class Tenure:
                 raise VersionConflict(expected_version, before.version)
             if not changes:
                 return expected_version
-            changes = [without_directories(change) for change in changes]
+            changes = [without_directories(change) async for change in paused(changes)]
             after = await apply_in_turns(before, changes, self.next_version())
             await self._write(
-                commit_writes(
-                    before, changes, after, self.epoch, self.versions, self.wanted.values()
-                )
+                commit_writes(before, changes, after, self.epoch, self.versions, self.wanted)
             )
             self.history.advance(changes, after)
             return after.version
 
     async def _write(self, writes: Iterable[Operation | None]) -> None:
         """Carry out the writes of a commit; ControllerFenced or OutcomeUnknown ends the tenure."""
-        async for multi in self._multis(writes):
-            try:
-                await self.write(multi)
-            except NodeError as error:
-                # Somebody else has written, or an earlier controller left more than is known.
-                self.resign()
-                raise OutcomeUnknown(f"the tree has changed meanwhile: {error}") from error
+        try:
+            await self.write(writes)
+        except NodeError as error:
+            # Somebody else has written, or an earlier controller left more than is known.
+            self.resign()
+            raise OutcomeUnknown(f"the tree has changed meanwhile: {error}") from error
 
-    async def write(self, operations: Sequence[Operation]) -> None:
-        """Carry out one multi, if this is still the controller.
+    async def write(self, writes: Iterable[Operation | None]) -> None:
+        """Carry out writes in order, if this is still the controller.
 
-        ControllerFenced if it is not. NodeError if a node is not as expected; nothing was written.
-        OutcomeUnknown if nobody knows; then the tenure is over, too.
+        ControllerFenced if it is not. NodeError if a node is not as expected; then only what fitted
+        into earlier multis was written. OutcomeUnknown if nobody knows; then the tenure is over.
         """
+        async for multi in self._multis(writes):
+            await self._write_multi(multi)
+
+    async def _write_multi(self, operations: Sequence[Operation]) -> None:
         try:
             results = await self.session.multi([self.seat.check, *operations])
         except BadVersion as error:
@@ -210,7 +214,7 @@ class Tenure:
                 pass
 
     async def _multis(self, writes: Iterable[Operation | None]) -> AsyncIterator[list[Operation]]:
-        """Divide writes into multis; others have their turn in between."""
+        """Divide writes into multis; others have their turn in between, and where it is None."""
         limit = self.session.max_multi_bytes - self.session.operation_bytes(self.seat.check)
         multi: list[Operation] = []
         size = 0
@@ -222,7 +226,7 @@ class Tenure:
                     multi, size = [], 0
                 multi.append(operation)
                 size += more
-            if not count % CHANGES_PER_TURN:
+            if operation is None or not count % CHANGES_PER_TURN:
                 await asyncio.sleep(0)
         if multi:
             yield multi

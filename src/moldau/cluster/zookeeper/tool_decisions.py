@@ -11,7 +11,7 @@ has no leader. What cannot be done is told to the caller, for one line in its lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -24,6 +24,7 @@ from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import ConfigResource, ResourceType
 from moldau.cluster.reassignment import (
     ReassignmentAnswer,
+    WantedReplicas,
     alter_reassignments,
     is_under_way,
 )
@@ -33,6 +34,7 @@ from moldau.cluster.zookeeper.client.port import DeleteNode, Operation, SetData
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.commit_writes import leftover_removal
 from moldau.cluster.zookeeper.nodes.partition_list_nodes import encode_reassignment
+from moldau.cluster.zookeeper.nodes.steps import Steps
 from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
 from moldau.cluster.zookeeper.nodes.tool_requests import (
     DeletionWanted,
@@ -61,8 +63,9 @@ class RequestSettings:
 class RequestOutcome(NamedTuple):
     """What is to be done about a request when its changes are committed."""
 
-    writes: tuple[Operation, ...] = ()
-    """Writes that the commit itself does not make, in this order."""
+    writes: Iterable[Operation | None] = ()
+    """Writes that the commit itself does not make, in this order. They may be made as they are
+    taken, and only once; None comes where whoever takes them can pause."""
     left: ToolRequest | None = None
     """What is left of the request: moves to be followed, or all of it if it cannot be done now."""
     problems: tuple[str, ...] = ()
@@ -146,7 +149,11 @@ def _restore_node(
     if node is None or (topic is not None and topic.id != topic_id):
         return DONE
     topic_id = topic_id or TopicId(random_uuid(random))
-    return RequestOutcome((restored_topic(image, request.topic, node, topic_id),))
+    return RequestOutcome(_one_write(restored_topic(image, request.topic, node, topic_id)))
+
+
+def _one_write(steps: Steps[Operation]) -> Iterator[Operation | None]:
+    yield (yield from steps)
 
 
 def _delete_topic(
@@ -162,8 +169,7 @@ def _delete_topic(
     if not is_enabled:
         return RequestOutcome((DeleteNode(mark, nodes[mark].version),))
     if image.topic(request.topic) is None:
-        versions = {path: node.version for path, node in nodes.items()}
-        return RequestOutcome(tuple(leftover_removal(request.topic, versions)))
+        return RequestOutcome(leftover_removal(request.topic, nodes))
     yield from delete_topic(image, request.topic)
     return DONE  # The commit of a deletion removes the mark as well.
 
@@ -177,7 +183,7 @@ def _reassign(
     answers = yield from alter_reassignments(
         image, request.partitions, unclean_by_default=unclean_by_default
     )
-    return RequestOutcome(left=request, problems=_problems(answers))
+    return RequestOutcome(left=request, problems=(yield from _problems(answers)))
 
 
 def follow_reassignment(
@@ -199,29 +205,42 @@ def follow_reassignment(
         return RequestOutcome((DeleteNode(path, node.version),))
     if len(left) == len(request.partitions):
         return RequestOutcome(left=request)
-    write = SetData(path, encode_reassignment(left), node.version)
-    return RequestOutcome((write,), ReassignmentWanted(tuple(left)))
+    write = _set_reassignment(left, node.version)
+    return RequestOutcome(_one_write(write), ReassignmentWanted(tuple(left)))
+
+
+def _set_reassignment(left: Sequence[WantedReplicas], version: int) -> Steps[SetData]:
+    data = yield from encode_reassignment(left)
+    return SetData(paths.REASSIGN_PARTITIONS, data, version)
 
 
 def _elect(
     image: MetadataImage, request: PreferredElectionWanted, nodes: Mapping[str, StoredNode]
 ) -> Stepwise[RequestOutcome]:
     wanted: dict[str, list[int]] = {}
-    for key in request.partitions:
+    for count, key in enumerate(request.partitions, 1):
         wanted.setdefault(key.topic, []).append(key.partition)
+        if not count % PARTITIONS_PER_STEP:
+            yield None
     answers = yield from elect_leaders(image, wanted, preferred=True)
     path = paths.PREFERRED_REPLICA_ELECTION
     writes = (DeleteNode(path, nodes[path].version),) if path in nodes else ()
-    return RequestOutcome(writes, problems=_problems(answers))
+    return RequestOutcome(writes, problems=(yield from _problems(answers)))
 
 
-def _problems(answers: Sequence[ReassignmentAnswer | ElectionAnswer]) -> tuple[str, ...]:
+def _problems(
+    answers: Sequence[ReassignmentAnswer | ElectionAnswer],
+) -> Stepwise[tuple[str, ...]]:
     """Say what was refused, in a few lines."""
     expected = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
-    refused = [answer for answer in answers if answer.error not in expected]
-    told = [
-        f"{shorten(one.topic)}-{one.index}: {one.message or one.error.name}"
-        for one in refused[:PROBLEMS_TOLD]
-    ]
-    more = len(refused) - len(told)
+    told: list[str] = []
+    more = 0
+    for count, one in enumerate(answers, 1):
+        if one.error not in expected:
+            if len(told) < PROBLEMS_TOLD:
+                told.append(f"{shorten(one.topic)}-{one.index}: {one.message or one.error.name}")
+            else:
+                more += 1
+        if not count % PARTITIONS_PER_STEP:
+            yield None
     return (*told, f"and {more} more") if more else tuple(told)

@@ -9,7 +9,7 @@ What cannot be done is told in one line, once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, TypeVar
 
 from moldau.cluster.image import MetadataImage
@@ -17,6 +17,7 @@ from moldau.cluster.steps import Stepwise
 from moldau.cluster.zookeeper.client.port import NodeError, Operation
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.config_nodes import TOPICS, ConfigEntity, config_path
+from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
 from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
 from moldau.cluster.zookeeper.nodes.tool_requests import (
     DeletionWanted,
@@ -113,13 +114,13 @@ class ToolDuties:
         found = {path: await self._reader.read(path) for path in places}
         return {path: node for path, node in found.items() if node is not None}
 
-    async def _write(self, writes: Sequence[Operation]) -> None:
+    async def _write(self, writes: Iterable[Operation | None]) -> None:
         if not writes:
             return
         async with self._tenure.turn:
             try:
                 await self._tenure.write(writes)
-            except NodeError as error:
+            except (NodeError, MalformedNode) as error:
                 # The tool has written again, and its node is read again.
                 logger.debug("a node that asked for something has changed: %s", error)
 

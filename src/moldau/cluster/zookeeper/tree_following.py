@@ -5,7 +5,9 @@ says that a node may have changed; then it is read again. What the nodes say bec
 history; what is asked for, and who is alive, becomes an event for whoever carries out the
 controller's duties.
 
-A malformed node is left out with one line, and all others count.
+A malformed node is left out with one line, and all others count. It is read again when somebody
+repairs it. States of partitions are not watched otherwise, so one that is malformed gets a watch
+until it can be read.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Generator, Iterable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Final
 
-from moldau.base.ids import BrokerId, TopicId
+from moldau.base.ids import BrokerId, PartitionKey
 from moldau.cluster.changes import Change
 from moldau.cluster.image import MetadataImage
+from moldau.cluster.in_turns import in_turns, paused
 from moldau.cluster.zookeeper.client.port import (
     NodeError,
     NoNode,
@@ -46,7 +49,8 @@ from moldau.cluster.zookeeper.nodes.tool_requests import (
     ToolRequest,
 )
 from moldau.cluster.zookeeper.nodes.topic_reading import read_topic, states_to_read
-from moldau.cluster.zookeeper.nodes.tree_image import read_tree
+from moldau.cluster.zookeeper.nodes.tree_image import TreeReading, read_tree
+from moldau.cluster.zookeeper.nodes.tree_repair import TreeRepair
 from moldau.cluster.zookeeper.tenure import Tenure
 from moldau.cluster.zookeeper.tree_reader import TreeReader
 
@@ -57,8 +61,6 @@ RETRY_S: Final = 0.1
 
 KEPT_MS: Final = 15 * 60 * 1000
 """How long notifications of changed configs stay; Kafka's number."""
-
-T = TypeVar("T")
 
 
 class TreeFollowing:
@@ -74,8 +76,11 @@ class TreeFollowing:
         self._has_events = asyncio.Event()
         self._brokers: dict[BrokerId, SeenBroker] = {}
         self._told_deletions: set[str] = set()
-        self._seen_notifications: set[str] = set()
+        self._seen_notifications: dict[str, set[str]] = {}
+        """By parent."""
         self._complaints: dict[str, str] = {}
+        self._malformed_states: set[str] = set()
+        """Those that have to be watched when they are looked at next."""
 
     def _changed(self, path: str) -> None:
         self._waiting[path] = None
@@ -94,34 +99,61 @@ class TreeFollowing:
 
     # The beginning
 
-    async def begin(self, known_ids: dict[str, TopicId]) -> MetadataImage:
-        """Read the whole tree; return the image that this tenure begins with."""
+    async def begin(self, known: MetadataImage) -> MetadataImage:
+        """Read the whole tree; return the image that this tenure begins with.
+
+        What is known already takes the place of nodes that are malformed (`tree_repair`).
+        """
         await self._look_at_seat()
         nodes = await self._reader.read_tree()
-        self._note_versions(nodes)
-        for path, node in nodes.items():
+        await self._note_versions(nodes)
+        async for path in paused(nodes):
             if paths.child(paths.BROKER_IDS, path) is not None:
-                self._take_broker(path, node)
+                self._take_broker(path, nodes[path])
         for seen in self._brokers.values():
             if seen.may_lack_records:
                 # It comes when that is decided on: nobody may have done so yet.
                 del nodes[paths.broker(seen.broker.id)]
-        reading = await in_turns(read_tree(nodes, first_version(self._tenure.epoch), known_ids))
-        for refused in reading.refused:
-            self._complain(refused)
+        reading = await self._read_repaired(nodes, known)
         self._tell(BrokersSeen(dict(self._brokers)))
-        self._take_requests(reading.requests)
+        async for request in paused(reading.requests):
+            self._take_requests([request])
         for parent in (paths.ISR_CHANGES, paths.LOG_DIR_EVENTS):
             self._changed(parent)
         # The configs that these tell of have just been read.
         changes = await self._reader.children(paths.CONFIG_CHANGES)
-        self._seen_notifications.update(f"{paths.CONFIG_CHANGES}/{name}" for name in changes)
+        self._seen_notifications[paths.CONFIG_CHANGES] = {
+            f"{paths.CONFIG_CHANGES}/{name}" async for name in paused(changes)
+        }
         return reading.image
 
-    def _note_versions(self, nodes: Mapping[str, StoredNode]) -> None:
-        for path, node in nodes.items():
+    async def _read_repaired(
+        self, nodes: dict[str, StoredNode], known: MetadataImage
+    ) -> TreeReading:
+        epoch, version = self._tenure.epoch, first_version(self._tenure.epoch)
+        topics = known.topics.values()
+        known_ids = {topic.name: topic.id async for topic in paused(topics)}
+        repair = TreeRepair(nodes)
+        reading = await in_turns(read_tree(nodes, version, known_ids))
+        repaired = repair.repair_topics(known, reading.image, reading.refused)
+        for topic in await in_turns(repaired):
+            states = range(len(topic.partitions))
+            repair.nodes |= await self._reader.read_topic(topic.name, states)
+        await in_turns(repair.repair_states(known, epoch))
+        for multi in repair.multis:
+            await self._tenure.write(multi)
+        for malformed in repair.refused:
+            logger.error("a node of ZooKeeper is written again, as it was known: %s", malformed)
+        if repair.multis:
+            reading = await in_turns(read_tree(repair.nodes, version, known_ids))
+        for refused in reading.refused:
+            self._complain(refused)
+        return reading
+
+    async def _note_versions(self, nodes: Mapping[str, StoredNode]) -> None:
+        async for path in paused(nodes):
             if paths.state_owner(path) is None:
-                self._tenure.versions[path] = node.version
+                self._tenure.versions[path] = nodes[path].version
 
     # Changes
 
@@ -164,6 +196,8 @@ class TreeFollowing:
             await self._look_at_topics()
         elif path == paths.DELETE_TOPICS:
             await self._look_at_deletions()
+        elif paths.state_owner(path) is not None:
+            await self._look_at_state(path)
         elif path in {paths.CONFIG_CHANGES, paths.ISR_CHANGES, paths.LOG_DIR_EVENTS}:
             await self._look_at_notifications(path)
         else:
@@ -175,6 +209,19 @@ class TreeFollowing:
         stat = await session.exists(paths.CONTROLLER, lambda: self._changed(paths.CONTROLLER))
         if stat is None or stat.ephemeral_owner != session.session_id:
             self._tenure.end()
+
+    async def _look_at_state(self, path: str) -> None:
+        """Look at a state that was malformed: who leads may have to be decided, if it is no more.
+
+        If it was when it was looked at last, it is watched. So the watch that is left when it has
+        become readable is not renewed.
+        """
+        is_watched = path in self._malformed_states
+        self._malformed_states.discard(path)
+        before = self._tenure.history.image
+        await self._look_at_node(path, await self._reader.read(path, watched=is_watched))
+        if self._tenure.history.image is not before:
+            self._tell(BrokersSeen(dict(self._brokers)))
 
     async def _look_at_brokers(self) -> None:
         names = await self._reader.children(paths.BROKER_IDS)
@@ -208,7 +255,7 @@ class TreeFollowing:
     async def _look_at_topics(self) -> None:
         names = await self._reader.children(paths.TOPICS)
         image = self._tenure.history.image
-        for name in names:
+        async for name in paused(names):
             path = paths.topic(name)
             if path in self._reader.watched:
                 continue
@@ -223,37 +270,44 @@ class TreeFollowing:
         return await self._reader.read(paths.topic(name), watched=True)
 
     async def _look_at_deletions(self) -> None:
-        names = set(await self._reader.children(paths.DELETE_TOPICS))
-        self._told_deletions &= names
-        self._take_requests(DeletionWanted(name) for name in sorted(names - self._told_deletions))
+        names = await self._reader.children(paths.DELETE_TOPICS)
+        self._told_deletions.intersection_update(names)
+        async for name in paused(names):
+            if name not in self._told_deletions:
+                self._take_requests([DeletionWanted(name)])
 
     async def _look_at_node(self, path: str, node: StoredNode | None) -> None:
         if node is None:
             self._tenure.versions.pop(path, None)
         elif paths.state_owner(path) is None:
             self._tenure.versions[path] = node.version
-        reading = changed_node(self._tenure.history.image, path, node)
+        reading = await in_turns(changed_node(self._tenure.history.image, path, node))
         for refused in reading.refused:
             self._complain(refused)
         if reading.topic_to_read is not None:
-            await self._look_at_topic(reading.topic_to_read)
+            await self._look_at_topic(reading.topic_to_read, paths.state_owner(path))
         else:
             await self._take(reading.changes, reading.requests)
 
-    async def _look_at_topic(self, name: str) -> None:
+    async def _look_at_topic(self, name: str, changed: PartitionKey | None) -> None:
+        """Read a topic; `changed` is the partition whose state has led here."""
         node = await self._read_topic_node(name)
         if node is None:
             return  # its parent's watch tells
         image = self._tenure.history.image
-        nodes = await self._reader.read_topic(name, states_to_read(image, name, node))
-        states = {
-            key.partition: one
-            for path, one in nodes.items()
-            if (key := paths.state_owner(path)) is not None
-        }
-        self._note_versions({paths.topic(name): node, **nodes})
+        wanted = await in_turns(states_to_read(image, name, node))
+        if changed is not None:
+            wanted = [*(one for one in wanted if one != changed.partition), changed.partition]
+        nodes = await self._reader.read_topic(name, wanted)
+        states: dict[int, StoredNode] = {}
+        async for index in paused(wanted):
+            state = nodes.get(paths.state(name, index))
+            if state is not None:
+                states[index] = state
+        nodes[paths.topic(name)] = node
+        await self._note_versions(nodes)
         config = nodes.get(config_path(ConfigEntity(TOPICS, name)))
-        reading = read_topic(image, name, node, states, config)
+        reading = await in_turns(read_topic(image, name, node, states, config))
         for refused in reading.refused:
             self._complain(refused)
         await self._take(reading.changes, reading.requests)
@@ -275,20 +329,18 @@ class TreeFollowing:
     # Notifications
 
     async def _look_at_notifications(self, parent: str) -> None:
-        found = {f"{parent}/{name}" for name in await self._reader.children(parent)}
-        self._seen_notifications = {
-            path
-            for path in self._seen_notifications
-            if path in found or not path.startswith(f"{parent}/")
-        }
+        names = await self._reader.children(parent)
+        found = [f"{parent}/{name}" async for name in paused(names)]
+        seen = self._seen_notifications.setdefault(parent, set())
+        seen.intersection_update(found)
         if parent == paths.CONFIG_CHANGES:
-            await self._remove_old(sorted(found))
-        for path in sorted(found):
-            if path not in self._seen_notifications:
+            await self._remove_old(found)
+        async for path in paused(found):
+            if path not in seen:
                 node = await self._reader.read(path)
                 if node is not None:
                     await self._take_notification(parent, path, node)
-                self._seen_notifications.add(path)
+                seen.add(path)
             if parent != paths.CONFIG_CHANGES:
                 # Those are for the controller alone. Brokers of others read the configs, too.
                 with contextlib.suppress(NoNode):
@@ -316,26 +368,19 @@ class TreeFollowing:
             elif parent == paths.LOG_DIR_EVENTS:
                 self._tell(DirectoryFailed(decode_log_dir_event(path, node.data)))
             else:
-                for key in decode_partitions(path, node.data):
+                for key in await in_turns(decode_partitions(path, node.data)):
                     state = paths.state(*key)
                     await self._look_at_node(state, await self._reader.read(state))
         except MalformedNode as malformed:
             self._complain(malformed)
 
     def _complain(self, malformed: MalformedNode) -> None:
-        """Say once what is wrong with a node."""
-        text = str(malformed)
-        if self._complaints.get(malformed.path) != text:
-            self._complaints[malformed.path] = text
+        """Say once what is wrong with a node, and watch it if nothing else tells of its repair."""
+        text, path = str(malformed), malformed.path
+        if paths.state_owner(path) is not None:
+            self._malformed_states.add(path)
+            if path not in self._reader.watched:
+                self._changed(path)
+        if self._complaints.get(path) != text:
+            self._complaints[path] = text
             logger.error("a node of ZooKeeper is left out: %s", text)
-
-
-async def in_turns(steps: Generator[None, None, T]) -> T:
-    """Run a generator that pauses; return what it returns."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
-        await asyncio.sleep(0)

@@ -1,7 +1,8 @@
 """Reads the tree through a session, many nodes at a time, with a watch on each that others write.
 
 States of partitions are not watched: the controller writes them, and whoever else does says so in
-`/isr_change_notification`. Configs are not watched either; `/config/changes` tells of them.
+`/isr_change_notification`. Only one that is malformed is watched (`tree_following`). Configs are
+not watched either; `/config/changes` tells of them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from moldau.cluster.in_turns import in_turns, paused
 from moldau.cluster.zookeeper.client.port import NoNode, Watch, ZooKeeperSession
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.config_nodes import (
@@ -21,10 +23,12 @@ from moldau.cluster.zookeeper.nodes.config_nodes import (
     config_path,
 )
 from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
+from moldau.cluster.zookeeper.nodes.steps import Steps
 from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
-from moldau.cluster.zookeeper.nodes.topic_nodes import decode_topic
+from moldau.cluster.zookeeper.nodes.topic_nodes import TopicNode, decode_topic
 
-READS_AT_ONCE: Final = 500
+READS_AT_ONCE: Final = 200
+"""Begun in one turn of the event loop, which takes a millisecond or two."""
 
 WATCHED_PARENTS: Final = (
     paths.BROKER_IDS,
@@ -80,19 +84,42 @@ class TreeReader:
         for parent in WATCHED_PARENTS:
             names = await self.children(parent)
             if parent in {paths.BROKER_IDS, paths.TOPICS, paths.DELETE_TOPICS}:
-                places = [f"{parent}/{name}" for name in names]
+                places = [f"{parent}/{name}" async for name in paused(names)]
                 await self._take_all(nodes, places, watched=parent != paths.DELETE_TOPICS)
-        topics = [path for path in nodes if paths.child(paths.TOPICS, path) is not None]
-        await self._take_all(nodes, (state for path in topics for state in _states(path, nodes)))
-        for path in topics:
-            if any(state not in nodes for state in _states(path, nodes)):
-                await self._take_parents(nodes, path)
+        await self._take_states(nodes)
         for entity_type in _CONFIG_TYPES:
             parent = f"{paths.CONFIG}/{entity_type}"
-            places = [f"{parent}/{name}" for name in await self._children_if_any(parent)]
+            names = await self._children_if_any(parent)
+            places = [f"{parent}/{name}" async for name in paused(names)]
             await self._take(nodes, parent)
             await self._take_all(nodes, places)
         return nodes
+
+    async def _take_states(self, nodes: dict[str, StoredNode]) -> None:
+        """Read the states of all topics, and the parents of states where some are missing.
+
+        The parent is read also where a topic has no id: it may have a copy.
+        """
+        topics = [
+            path async for path in paused(nodes) if paths.child(paths.TOPICS, path) is not None
+        ]
+        states: list[str] = []
+        async for path in paused(topics):
+            topic = await in_turns(_decoded(path, nodes[path]))
+            if topic is not None:
+                name = paths.child(paths.TOPICS, path) or ""
+                states += [
+                    paths.state(name, each) async for each in paused(range(len(topic.assignments)))
+                ]
+                if topic.topic_id is None:
+                    await self._take(nodes, paths.partitions(name))
+        await self._take_all(nodes, states)
+        missing: dict[str, None] = {}
+        async for state in paused(states):
+            if state not in nodes:
+                missing[state.rpartition("/partitions/")[0]] = None
+        for path in missing:
+            await self._take_parents(nodes, path)
 
     async def children(self, parent: str) -> list[str]:
         """Name the children of a node that exists, and watch them."""
@@ -113,9 +140,10 @@ class TreeReader:
     async def read_topic(self, name: str, states: Iterable[int]) -> dict[str, StoredNode]:
         """Read these states of a topic, and its configs."""
         nodes: dict[str, StoredNode] = {}
-        wanted = [paths.state(name, index) for index in states]
+        wanted = [paths.state(name, index) async for index in paused(states)]
         await self._take_all(nodes, wanted)
-        if any(state not in nodes for state in wanted):
+        is_missing = [state async for state in paused(wanted) if state not in nodes]
+        if is_missing:
             await self._take_parents(nodes, paths.topic(name))
         await self._take(nodes, config_path(ConfigEntity(TOPICS, name)))
         return nodes
@@ -157,11 +185,9 @@ class TreeReader:
             await asyncio.gather(*(self._take(nodes, path, watched=watched) for path in batch))
 
 
-def _states(path: str, nodes: dict[str, StoredNode]) -> Iterable[str]:
-    """Return the states of a topic's partitions; a malformed topic has none."""
-    name = paths.child(paths.TOPICS, path) or ""
+def _decoded(path: str, node: StoredNode) -> Steps[TopicNode | None]:
+    """Decode a topic; None if it is malformed."""
     try:
-        count = len(decode_topic(path, nodes[path].data).assignments)
+        return (yield from decode_topic(path, node.data))
     except MalformedNode:
-        return ()
-    return (paths.state(name, index) for index in range(count))
+        return None

@@ -24,7 +24,9 @@ from typing import Final, NamedTuple
 from moldau.base.errors import ConfigError
 from moldau.base.network import Address
 from moldau.cluster.zookeeper.client.connect_string import ConnectString, parse_connect_string
+from moldau.cluster.zookeeper.client.tls import ZooKeeperTls
 from moldau.server.configuration.values import BrokerValues
+from moldau.server.configuration.zookeeper_tls import zookeeper_tls
 
 VOTERS: Final = "controller.quorum.voters"
 BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
@@ -62,6 +64,8 @@ class QuorumSettings:
     """Where to look for the active controller."""
     zookeeper: ConnectString | None = None
     """Where the metadata is kept, if it is there."""
+    zookeeper_tls: ZooKeeperTls | None = None
+    """How the connection to it is encrypted; None for not at all."""
 
 
 def quorum_settings(values: BrokerValues, listener_names: Collection[str]) -> QuorumSettings:
@@ -69,9 +73,13 @@ def quorum_settings(values: BrokerValues, listener_names: Collection[str]) -> Qu
 
     `listener_names` are those of `listeners`, in capitals.
     """
-    connect = values.text("zookeeper.connect")
-    if connect is not None and not values.is_set("process.roles"):
-        return QuorumSettings(NodeKind.ELECTED, zookeeper=parse_connect_string(connect))
+    # Set, but empty (a variable that was not set, say), it must not start a broker that is alone.
+    if values.is_set("zookeeper.connect") and not values.is_set("process.roles"):
+        return QuorumSettings(
+            NodeKind.ELECTED,
+            zookeeper=parse_connect_string(values.text("zookeeper.connect") or ""),
+            zookeeper_tls=zookeeper_tls(values),
+        )
     roles = values.entries("process.roles")
     if "broker" not in roles:
         raise ConfigError("process.roles must name broker: a controller alone cannot be started")

@@ -24,6 +24,7 @@ from moldau.server.configuration.definition import Status, printable, split_list
 from moldau.server.configuration.quorum import QuorumSettings, quorum_settings
 from moldau.server.configuration.sources import ReadFile, Setting, Settings, gather
 from moldau.server.configuration.values import NOTHING, BrokerValues
+from moldau.server.configuration.zookeeper_tls import unread_login
 from moldau.server.network.listeners import Endpoint, ListenerConfigs, Listeners, resolve_listeners
 
 HEARTBEAT_INTERVAL: Final = "broker.heartbeat.interval.ms"
@@ -138,7 +139,12 @@ class BrokerSettings:
             values=values,
             listeners=listeners,
             quorum=quorum,
-            warnings=(*map(_unknown, unknown), *_notes(settings), *_short_sessions(values)),
+            warnings=(
+                *map(_unknown, unknown),
+                *_notes(settings),
+                *_short_sessions(values),
+                *(unread_login(environ) if quorum.zookeeper is not None else ()),
+            ),
             **typed,
         )
 

@@ -13,27 +13,25 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from moldau.base.ids import BrokerId, PartitionKey
-from moldau.cluster.zookeeper.commands.fencing import Verdict, role_verdicts, stop_verdicts
+from moldau.base.ids import BrokerId
+from moldau.cluster.in_turns import in_turns
+from moldau.cluster.zookeeper.commands.fencing import stop_verdicts
 from moldau.cluster.zookeeper.commands.incoming import UpdateOutOfOrder, Updates, updated_image
 from moldau.cluster.zookeeper.commands.statements import UpdateRefused
 from moldau.cluster.zookeeper.store import ZooKeeperStore
-from moldau.cluster.zookeeper.tree_following import in_turns
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.replication import (
-    LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
-    LeaderAndIsrTopicError,
     StopReplicaPartitionError,
     StopReplicaRequest,
     StopReplicaResponse,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from moldau.replication.partitions import Partitions
 from moldau.server.lifecycle.topic_admin import Follower
 from moldau.server.network.dispatch import RequestContext
+from moldau.server.zookeeper.role_answers import RoleAnswers
 
 logger = logging.getLogger(__name__)
 
@@ -52,13 +50,13 @@ class CommandHandlers:
         store: ZooKeeperStore,
         broker_id: BrokerId,
         broker_epoch: Callable[[], int],
-        partitions: Partitions,
+        roles: RoleAnswers,
         follower: Follower,
     ) -> None:
         self._store = store
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
-        self._partitions = partitions
+        self._roles = roles
         self._follower = follower
         self._updates = Updates()
         self._turn = asyncio.Lock()
@@ -105,29 +103,7 @@ class CommandHandlers:
         refusal = self._refusal(request) or _size_refusal(request)
         if refusal is not None:
             return LeaderAndIsrResponse(refusal)
-        image = self._store.image
-        verdicts = list(role_verdicts(image, self._broker_id, request))
-        await self._follower.reached(image.version)
-        answer = LeaderAndIsrResponse(ErrorCode.NONE)
-        for verdict in verdicts:
-            if not answer.topics or answer.topics[-1].topic_id != verdict.topic_id:
-                answer.topics.append(LeaderAndIsrTopicError(verdict.topic_id))
-            answer.topics[-1].partition_errors.append(
-                LeaderAndIsrPartitionError(
-                    partition_index=verdict.key.partition, error_code=self._role_code(verdict)
-                )
-            )
-        return answer
-
-    def _role_code(self, verdict: Verdict) -> ErrorCode:
-        if verdict.error is not None:
-            return verdict.error
-        return self._storage_error(verdict.key)
-
-    def _storage_error(self, key: PartitionKey) -> ErrorCode:
-        partition = self._partitions.get(*key)
-        is_there = partition is not None and not partition.is_offline
-        return ErrorCode.NONE if is_there else ErrorCode.KAFKA_STORAGE_ERROR
+        return await self._roles.answer(request)
 
     async def stop_replica(
         self, request: StopReplicaRequest, context: RequestContext

@@ -18,10 +18,11 @@ from collections.abc import Callable, Coroutine
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
+from moldau.base.errors import MoldauError
 from moldau.base.ids import NO_PRODUCER_ID, PartitionKey
 from moldau.base.limits import PARTITIONS_PER_TRANSACTION
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.store import StoreFailed
+from moldau.cluster.store import OutcomeUnknown, StoreFailed
 from moldau.coordination.answers import Answer, combined
 from moldau.coordination.outcome import Now, Outcome, ProducerIdentity, Ticket
 from moldau.coordination.refusals import coordinator_error
@@ -97,8 +98,8 @@ class TransactionHandlers:
             if request.transactional_id is None:
                 return InitProducerIdResponse(producer_id=await self._ids.take())
             answer = await self._initialized(request.transactional_id, request, expected)
-        except (ApiError, StoreFailed):
-            return _not_initialized(_no_producer_id(request.transactional_id))
+        except (ApiError, StoreFailed) as error:
+            return _not_initialized(_no_producer_id(request.transactional_id, error))
         if isinstance(answer, ErrorCode):
             return _not_initialized(_known(answer, context.version, _INIT_KNOWS_FENCED))
         return InitProducerIdResponse(
@@ -297,11 +298,16 @@ def _is_half_known(producer: ProducerIdentity) -> bool:
     )
 
 
-def _no_producer_id(transactional_id: str | None) -> ErrorCode:
-    """Say that the metadata store has no producer id to give; a transactional client retries."""
-    if transactional_id is None:
+def _no_producer_id(transactional_id: str | None, error: MoldauError) -> ErrorCode:
+    """Say that there is no producer id to give.
+
+    Clients of all ages try again after COORDINATOR_LOAD_IN_PROGRESS. A disk that has failed does
+    not get well by that.
+    """
+    is_broken = isinstance(error, StoreFailed) and not isinstance(error, OutcomeUnknown)
+    if is_broken and transactional_id is None:
         return ErrorCode.KAFKA_STORAGE_ERROR
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def _not_initialized(code: ErrorCode) -> InitProducerIdResponse:

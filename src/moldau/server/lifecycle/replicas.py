@@ -16,7 +16,7 @@ import asyncio
 import gc
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import length_hint
 
@@ -128,9 +128,12 @@ class Replicas:
             self._waiting.append((version, future))
             await future
 
-    async def begin(self, image: MetadataImage) -> None:
-        """Serve everything that the metadata gives this broker at its start."""
-        self._set_strays_aside(image)
+    async def begin(self, image: MetadataImage, unreadable: Collection[str] = ()) -> None:
+        """Serve everything that the metadata gives this broker at its start.
+
+        `unreadable` are topics that there are, although they are not in the image.
+        """
+        self._set_strays_aside(image, unreadable)
         self._say_what_vanished(image)
         for number, (topic, state) in enumerate(image.replicas_on(self._broker_id), 1):
             self._serve(topic, state, image)
@@ -139,7 +142,7 @@ class Replicas:
                 await asyncio.sleep(0)
         self._reached(image.version)
 
-    def _set_strays_aside(self, image: MetadataImage) -> None:
+    def _set_strays_aside(self, image: MetadataImage, unreadable: Collection[str]) -> None:
         """Take logs out of use that the metadata does not know.
 
         A deletion is durable in the metadata first, so a crash can leave the log of a topic that
@@ -147,6 +150,9 @@ class Replicas:
         """
         known = {(topic.name, state.index) for topic, state in image.replicas_on(self._broker_id)}
         for key in [key for key, _ in self._logs if key not in known]:
+            if key.topic in unreadable:
+                logger.warning("%s is kept, and not served: its topic cannot be read", key)
+                continue
             logger.warning("%s belongs to no topic that is known, it is set aside", key)
             self._take_away(key, self._logs.set_aside)
 
@@ -363,6 +369,7 @@ class Replicas:
             if topic is not None and key.partition < len(topic.partitions):
                 changes.append(PartitionCreated(topic.id, topic.partitions[key.partition]))
         if changes:
+            self._version = image.version - 1  # it is reached when the logs are there
             self.changed(changes, image)
 
     async def _remove(self, change: TopicRemoved) -> None:

@@ -122,4 +122,4 @@ class BrokerWatches:
         elif broker.id == self._store.leader_id and await free_seat(
             self._store.lives.session, broker.id
         ):
-            logger.warning("the controller, broker %d, is gone: it is elected anew", broker.id)
+            logger.warning("the controller, broker %d, is gone: a new one is elected", broker.id)

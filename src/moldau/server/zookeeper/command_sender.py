@@ -6,7 +6,8 @@ update where the broker is slower than the history. A request without an answer 
 as long as the broker is registered: with its epoch, the broker knows what it has carried out.
 
 After each update the roles of the broker's replicas follow (LeaderAndIsr), and what it is to delete
-(StopReplica). Their answers tell which replicas lie in a directory that has failed.
+(StopReplica). Their answers tell which replicas lie in a directory that has failed. This broker's
+own replicas are asked for as well; everything else it knows without a request.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
-from moldau.base.ids import BrokerId, TopicId
+from moldau.base.ids import BrokerId
 from moldau.cluster.changes import Change
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker
@@ -37,12 +38,12 @@ logger = logging.getLogger(__name__)
 RETRY_S: Final = 0.1
 """Before a request without an answer is sent again; Kafka's number."""
 
-ReplicasLost = Callable[[Broker, Sequence[tuple[TopicId, int]]], Awaitable[None]]
-"""Told which replicas of a broker lie in a directory that has failed."""
+RolesAnswered = Callable[[Broker, LeaderAndIsrResponse], Awaitable[None]]
+"""Told what a broker answers about its replicas."""
 
 
 class BrokerCalls(Protocol):
-    """Sends a request to a broker; `BrokerChannels`."""
+    """Sends a request to a broker, which may be this one."""
 
     async def call(self, broker_id: BrokerId, request: Any, /) -> Any: ...
 
@@ -56,14 +57,14 @@ class CommandSender:
         metadata: ClusterMetadata,
         calls: BrokerCalls,
         superseded: Callable[[], None],
-        replicas_lost: ReplicasLost,
+        roles_answered: RolesAnswered,
     ) -> None:
         """`superseded` is called if a broker has heard of a newer controller."""
         self._sender = sender
         self._metadata = metadata
         self._calls = calls
         self._superseded = superseded
-        self._replicas_lost = replicas_lost
+        self._roles_answered = roles_answered
         self._queues: dict[BrokerId, _Queue] = {}
         self._unsubscribe: Callable[[], None] = lambda: None
 
@@ -78,14 +79,14 @@ class CommandSender:
         self._match(image)
 
     def _match(self, image: MetadataImage) -> None:
-        """Have one queue for each life of each other broker."""
+        """Have one queue for each life of each broker."""
         for broker_id, queue in tuple(self._queues.items()):
             broker = image.brokers.get(broker_id)
             if broker is None or broker.epoch != queue.broker.epoch:
                 queue.cancel()
                 del self._queues[broker_id]
         for broker_id, broker in image.brokers.items():
-            if broker_id != self._sender.controller_id and broker_id not in self._queues:
+            if broker_id not in self._queues:
                 self._queues[broker_id] = _Queue(self, broker)
 
     def ask_roles(self, broker_id: BrokerId) -> None:
@@ -153,14 +154,18 @@ class _Queue:
         if old is new and not asks_for_all:
             return
         sender, epoch, broker_id = self._owner._sender, self.broker.epoch, self.broker.id  # noqa: SLF001
-        for request in await _paced(update_metadata(sender, epoch, old, new, touched)):
-            await self._send(request)
+        is_own = broker_id == sender.controller_id
+        if not is_own:
+            for request in await _paced(update_metadata(sender, epoch, old, new, touched)):
+                await self._send(request)
         self.confirmed = new
         known = None if asks_for_all else old
         for request in await _paced(leader_and_isr(sender, broker_id, epoch, known, new, touched)):
-            await self._note_roles(await self._send(request))
-        for request in await _paced(stop_replica(sender, broker_id, epoch, old, new, touched)):
-            await self._send(request)
+            answer = await self._send(request)
+            await self._owner._roles_answered(self.broker, answer)  # noqa: SLF001
+        if not is_own:
+            for request in await _paced(stop_replica(sender, broker_id, epoch, old, new, touched)):
+                await self._send(request)
 
     async def _send(self, request: Any) -> Any:
         """Send a request until it is answered; _Again if the broker needs a full update."""
@@ -179,16 +184,6 @@ class _Queue:
                     raise _Again
                 logger.debug("broker %d refuses a command: %s", self.broker.id, code)
             await asyncio.sleep(RETRY_S)
-
-    async def _note_roles(self, answer: LeaderAndIsrResponse) -> None:
-        lost = [
-            (TopicId(topic.topic_id), one.partition_index)
-            for topic in answer.topics
-            for one in topic.partition_errors
-            if one.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        ]
-        if lost:
-            await self._owner._replicas_lost(self.broker, lost)  # noqa: SLF001
 
 
 class _Again(Exception):  # noqa: N818 - it never leaves this module

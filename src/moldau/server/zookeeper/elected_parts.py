@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from moldau.cluster.zookeeper.store import ZooKeeperStore
 from moldau.cluster.zookeeper.tool_decisions import RequestSettings
+from moldau.protocol.messages.replication import LeaderAndIsrRequest, LeaderAndIsrResponse
 from moldau.server.nodes.broker_channels import BrokerChannels
 from moldau.server.nodes.remote_controller import Channels, RemoteController
 from moldau.server.zookeeper.broker_watches import BrokerWatches
@@ -19,6 +20,7 @@ from moldau.server.zookeeper.elected_controller import (
     ShutdownRequest,
 )
 from moldau.server.zookeeper.membership import ZooKeeperMembership
+from moldau.server.zookeeper.role_answers import RoleAnswers
 from moldau.server.zookeeper.tenures import Tenures
 
 if TYPE_CHECKING:
@@ -48,12 +50,18 @@ class ElectedParts:
                 parts.settings.delete_topic_enable,
                 bool(values.value("unclean.leader.election.enable")),
             ),
+            self._own_roles,
         )
 
     async def _registered(self) -> None:
         """Return when this broker has a node in ZooKeeper."""
         assert isinstance(self._parts.membership, ZooKeeperMembership)  # it was made here
         await self._parts.membership.registered()
+
+    async def _own_roles(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        parts = self._parts
+        roles = RoleAnswers(self.store, parts.broker_id, parts.partitions, parts.replicas)
+        return await roles.answer(request)
 
     def open_channels(self) -> Channels:
         """Return the ways to whichever broker is the controller."""
@@ -81,5 +89,5 @@ class ElectedParts:
             parts.ports.clock,
             patience_ms / 1000,
             parts.housekeeping.keep_broker_epoch,
-            lambda: parts.logs.failed_directory_ids,
+            lambda: (parts.logs.failed_directory_ids, parts.room_count),
         )

@@ -22,6 +22,7 @@ from moldau.server.network.permissions import on_cluster
 from moldau.server.nodes.forwarding import FORWARDED
 from moldau.server.nodes.inner_requests import EnvelopeHandler
 from moldau.server.parts import Parts
+from moldau.server.zookeeper.role_answers import RoleAnswers
 
 NODE_PERMISSIONS: Final = (on_cluster(AclOperation.CLUSTER_ACTION),)
 
@@ -34,9 +35,8 @@ def elected_routes(
 ) -> list[Route]:
     """Return what is served to brokers; `routes` are those of clients, for what is forwarded."""
     metrics = parts.metrics
-    commands = CommandHandlers(
-        store, parts.broker_id, parts.broker_epoch, parts.partitions, parts.replicas
-    )
+    roles = RoleAnswers(store, parts.broker_id, parts.partitions, parts.replicas)
+    commands = CommandHandlers(store, parts.broker_id, parts.broker_epoch, roles, parts.replicas)
     members = MemberHandlers(parts.controller)
     forwarded = [
         Route(one.api.key, FORWARDED[one.api.key], one.handler, metrics, one.permissions)

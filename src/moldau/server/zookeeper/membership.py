@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -20,7 +20,12 @@ from moldau.base.errors import UserError
 from moldau.base.ids import BrokerId
 from moldau.cluster.brokers import BrokerRegistration
 from moldau.cluster.store import StoreFailed
-from moldau.cluster.zookeeper.client.port import NodeKind, SessionExpired, ZooKeeperError
+from moldau.cluster.zookeeper.client.port import (
+    NodeKind,
+    NoNode,
+    SessionExpired,
+    ZooKeeperError,
+)
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, encode_broker
 from moldau.cluster.zookeeper.nodes.log_dir_nodes import encode_log_dir_event
@@ -45,7 +50,7 @@ _VERSION_AS_REGISTERED: Final = 1
 """Of a broker's node: it was created, and set once."""
 
 SILENCE_PATIENCE_S: Final = 3.0
-"""How long a stop waits for a controller that does not answer."""
+"""How long a stop waits for a controller that does not answer, or without ZooKeeper."""
 
 
 class ControlledShutdown(Protocol):
@@ -66,9 +71,12 @@ class ZooKeeperMembership:
         clock: Clock,
         patience_s: float,
         keep_broker_epoch: Callable[[int], Awaitable[None]],
-        failed_directories: Callable[[], tuple[bytes, ...]] = lambda: (),
+        directories_state: Callable[[], Hashable] = lambda: None,
     ) -> None:
-        """`patience_s` is how long a start waits for the node of an earlier life to go."""
+        """`patience_s` is how long a start waits for the node of an earlier life to go.
+
+        `directories_state` is another one when replicas may not be readable any more, or again.
+        """
         self._store = store
         self._shut_down = shut_down
         self._clock = clock
@@ -76,9 +84,9 @@ class ZooKeeperMembership:
         self._keep_broker_epoch = keep_broker_epoch
         self._state = State.STARTING
         self._registration: BrokerRegistration | None = None
-        self._failed_directories = failed_directories
-        self._told_directories: frozenset[bytes] = frozenset()
-        """Failed ones that the controller was told of."""
+        self._directories_state = directories_state
+        self._told_state: Hashable = directories_state()
+        """What the controller knows. The first one it learns from answers about roles."""
         self._is_node_seen = False
         """Whether the node was there when it was last read, and its watch was not called since."""
         self._changed = asyncio.Event()
@@ -122,6 +130,8 @@ class ZooKeeperMembership:
         give_up_s = self._clock.monotonic() + self._patience_s
         while True:
             try:
+                if not is_first:
+                    await self._store.check_cluster()
                 registered = await self._create(registration)
             except (IdTaken, StoreFailed, SessionExpired) as error:
                 if self._clock.monotonic() >= give_up_s:
@@ -151,6 +161,15 @@ class ZooKeeperMembership:
         await self._registered.wait()
 
     async def _create(self, registration: BrokerRegistration) -> Registered:
+        try:
+            return await self._create_node(registration)
+        except NoNode as error:
+            # Somebody has deleted the parent of all brokers' nodes. No broker has to end for that.
+            logger.warning("%s; the nodes that every cluster has are created again", error)
+            await self._store.create_roots()
+            return await self._create_node(registration)
+
+    async def _create_node(self, registration: BrokerRegistration) -> Registered:
         return await register_broker(
             self._store.lives.session,
             registration.broker_id,
@@ -207,7 +226,7 @@ class ZooKeeperMembership:
                 self._enter(State.RUNNING)
                 self._serving.set()
             else:
-                await self._tell_failures()
+                await self._tell_directories()
                 # The session may also end before the controller knows of the registration.
                 await self._changed.wait()
 
@@ -237,14 +256,14 @@ class ZooKeeperMembership:
         await self.register(registration)
 
     def directories_changed(self) -> None:
-        """Tell the controller if a log directory has failed."""
+        """Tell the controller if a log directory has failed, or has room again."""
         self._changed.set()
 
-    async def _tell_failures(self) -> None:
-        """Notify the controller of failed directories; it asks which replicas lay there."""
-        failed = frozenset(self._failed_directories())
+    async def _tell_directories(self) -> None:
+        """Notify the controller; it asks which replicas can be read."""
+        state = self._directories_state()
         registration = self._registration
-        if registration is None or failed <= self._told_directories:
+        if registration is None or state == self._told_state:
             return
         event = encode_log_dir_event(registration.broker_id)
         try:
@@ -252,11 +271,11 @@ class ZooKeeperMembership:
                 paths.LOG_DIR_EVENT_PREFIX, event, NodeKind.SEQUENTIAL
             )
         except (StoreFailed, ZooKeeperError) as error:
-            logger.debug("the controller does not know of a failed directory yet: %s", error)
+            logger.debug("the controller does not know of the log directories yet: %s", error)
             await asyncio.sleep(RETRY_S)
             self._changed.set()
         else:
-            self._told_directories = failed
+            self._told_state = state
 
     # Leaving
 
@@ -266,11 +285,16 @@ class ZooKeeperMembership:
         if registration is None or self._state in (State.STARTING, State.STOPPED):
             return self._state is State.STOPPED
         self._enter(State.STOPPING)
+        if not self._store.lives.is_connected:
+            # Most likely the controller is not connected either. Then it cannot move a leader.
+            patience_s = min(patience_s, SILENCE_PATIENCE_S)
         began_s = answered_s = self._clock.monotonic()
         while True:
             try:
-                left = await self._shut_down(registration.broker_id, self.broker_epoch)
-            except (ApiError, StoreFailed, ClientError, ZooKeeperError) as error:
+                # A controller without ZooKeeper, this broker perhaps, answers when it is back.
+                async with asyncio.timeout(began_s + patience_s - self._clock.monotonic()):
+                    left = await self._shut_down(registration.broker_id, self.broker_epoch)
+            except (ApiError, StoreFailed, ClientError, ZooKeeperError, TimeoutError) as error:
                 logger.debug("the controller has not let this broker go: %s", error)
             else:
                 answered_s = self._clock.monotonic()

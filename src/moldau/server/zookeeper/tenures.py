@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from moldau.base.ids import BrokerId, TopicId
 from moldau.cluster.controller import Controller
@@ -24,7 +24,8 @@ from moldau.cluster.zookeeper.tenure import Tenure
 from moldau.cluster.zookeeper.tool_decisions import RequestSettings
 from moldau.cluster.zookeeper.tool_duties import ToolDuties
 from moldau.cluster.zookeeper.tree_following import TreeFollowing
-from moldau.protocol.errors import ApiError
+from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.protocol.messages.replication import LeaderAndIsrRequest, LeaderAndIsrResponse
 from moldau.server.nodes.broker_channels import BrokerChannels
 from moldau.server.zookeeper.command_sender import CommandSender
 
@@ -32,6 +33,9 @@ logger = logging.getLogger(__name__)
 
 MOVES_INTERVAL_S: Final = 0.2
 """Between looks at a reassignment that a tool has asked for, and waits for."""
+
+OwnRoles = Callable[[LeaderAndIsrRequest], Awaitable[LeaderAndIsrResponse]]
+"""Answers for the replicas of this broker."""
 
 CLAIM_RETRY_S: Final = 0.1
 """After a claim that failed although nobody is the controller."""
@@ -49,6 +53,7 @@ class Tenures:
         open_channels: Callable[[], BrokerChannels],
         began: Callable[[], None],
         request_settings: RequestSettings,
+        own_roles: OwnRoles,
     ) -> None:
         """`registered` returns when this broker has a node: others find the controller by it.
 
@@ -61,6 +66,7 @@ class Tenures:
         self._open_channels = open_channels
         self._began = began
         self._request_settings = request_settings
+        self._own_roles = own_roles
         self._sender: CommandSender | None = None
 
     async def run(self) -> None:
@@ -85,9 +91,9 @@ class Tenures:
         sender = CommandSender(
             Sender(self._broker_id, tenure.epoch),
             self._store,
-            channels,
+            _CommandCalls(self._broker_id, channels, self._own_roles),
             superseded=tenure.resign,
-            replicas_lost=self._replicas_lost,
+            roles_answered=self._roles_answered,
         )
         self._sender = sender
         sender.begin()
@@ -134,8 +140,31 @@ class Tenures:
         elif self._sender is not None:
             self._sender.ask_roles(event.broker_id)
 
-    async def _replicas_lost(self, broker: Broker, replicas: Sequence[tuple[TopicId, int]]) -> None:
-        try:
-            await self._controller.lose_replicas(broker.id, broker.epoch, replicas)
-        except (ApiError, StoreFailed) as error:
-            logger.warning("the controller could not take replicas out: %s", error)
+    async def _roles_answered(self, broker: Broker, answer: LeaderAndIsrResponse) -> None:
+        told = {
+            (TopicId(topic.topic_id), one.partition_index): one.error_code
+            for topic in answer.topics
+            for one in topic.partition_errors
+        }
+        lost = [one for one, code in told.items() if code == ErrorCode.KAFKA_STORAGE_ERROR]
+        kept = [one for one, code in told.items() if code == ErrorCode.NONE]
+        self._controller.keep_replicas(broker.id, kept)
+        if lost:
+            try:
+                await self._controller.lose_replicas(broker.id, broker.epoch, lost)
+            except (ApiError, StoreFailed) as error:
+                logger.warning("the controller could not take replicas out: %s", error)
+
+
+class _CommandCalls:
+    """The ways of commands: to other brokers, and to this one."""
+
+    def __init__(self, broker_id: BrokerId, others: BrokerChannels, own_roles: OwnRoles) -> None:
+        self._broker_id = broker_id
+        self._others = others
+        self._own_roles = own_roles
+
+    async def call(self, broker_id: BrokerId, request: Any) -> Any:
+        if broker_id == self._broker_id:
+            return await self._own_roles(request)
+        return await self._others.call(broker_id, request)

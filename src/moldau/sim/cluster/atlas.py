@@ -2,7 +2,8 @@
 
 A power cut or a new disk may take back what a broker has acknowledged. So may a disk that failed:
 nobody knows what of it is there when it works again, and the controller counts its replicas as
-incomplete. Such a replica is damaged until its broker has registered again, and the replica has
+incomplete. It does so too after the kill of a broker whose disk was so full that it could not mark
+its records. Such a replica is damaged until its broker has registered again, and the replica has
 been out of the ISR and has come back into it.
 What was acknowledged is safe while fewer replicas are damaged than `min.insync.replicas`. Beyond
 that nothing is promised for the records of this partition, until the end of the run.

@@ -25,6 +25,12 @@ WANTED_ON_ZOOKEEPER = {
     "session expiry": 1500,
     "zombie controller resumed": 60,
     "deletion with a broker away": 60,
+    "false suspicion": 30,
+    "topic id erased": 200,
+    "topic back before a late deletion": 60,
+    "late ISR proposal": 10,
+    "late join": 10,
+    "update of a former controller": 60,
 }
 """And these in a cluster on ZooKeeper."""
 

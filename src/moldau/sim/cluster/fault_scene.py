@@ -17,6 +17,9 @@ from moldau.sim.zookeeper.ensemble import SimEnsemble
 
 LONGEST_FAULT_S = 60.0
 
+LOOK_S = 0.0002
+"""Between two looks whether something has happened: less than a request travels."""
+
 
 class FaultScene:
     """The cluster as its faults see it."""
@@ -60,6 +63,19 @@ class FaultScene:
                 await self.healing.wait()
         except TimeoutError:
             pass
+
+    async def wait_until(self, condition: Callable[[], bool], limit_s: float) -> bool:
+        """Wait for something to happen, for so long at most; tell whether it has happened.
+
+        Not any longer if every fault is to end.
+        """
+        loop = self.targets.world.loop
+        end_s = loop.time() + limit_s
+        while not condition():
+            if self.healing.is_set() or loop.time() >= end_s:
+                return False
+            await asyncio.sleep(LOOK_S)
+        return True
 
     def choose(self, *, with_metadata: bool = True) -> Node | None:
         """Choose a node whose broker has a process, starting or running.

@@ -94,7 +94,7 @@ async def lose_isr_answers(scene: FaultScene) -> None:
     leader, controller = scene.choose_leader(), scene.nodes.controller
     if leader is None or controller is None or leader is controller:
         return
-    follower = _choose_follower(scene, leader, controller)
+    follower = choose_follower(scene, leader, controller)
     if follower is None:
         return
     scene.note(leader)
@@ -129,7 +129,7 @@ async def _leave_and_return(scene: FaultScene, fetches: list[Pair], answers: lis
     await scene.wait(JOIN_S * scene.chance.uniform(0.2, 2.0))
 
 
-def _choose_follower(scene: FaultScene, leader: Node, controller: Node) -> Node | None:
+def choose_follower(scene: FaultScene, leader: Node, controller: Node) -> Node | None:
     """Choose a broker that is in sync with this leader and is not the controller."""
     in_sync = {
         broker_id

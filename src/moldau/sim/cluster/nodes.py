@@ -43,8 +43,13 @@ class Node:
         self.give_up_count = 0
         """How often its broker ended by itself, with a line for its operator."""
         self.disk_lost: Callable[[], None] = lambda: None
-        """Called when its broker ends because its only log directory has failed."""
+        """Called when its broker ends because its only log directory has failed.
+
+        So it is when the broker is killed and could not mark its records as those of this epoch,
+        because its disk was full. The next life has to assume that it lacks some.
+        """
         self.process = self._make_process(self.name, self._gave_up)
+        self.process.before_kill = self._look_for_missing_marks
         self.twin: SimBroker | None = None
         """The newest broker on another machine with this one's id; it may have ended."""
         self._starting: asyncio.Task[None] | None = None
@@ -104,6 +109,15 @@ class Node:
             self.disk_lost()
         self.process.kill()
         self._world.loop.call_later(RESTART_S, self.start)
+
+    def _look_for_missing_marks(self) -> None:
+        broker = self.process.broker
+        if not self.process.serving or broker is None:
+            return
+        directories = broker.parts.logs.directories
+        marked = {directory.last_use.marked_epoch for directory in directories}
+        if marked != {broker.parts.broker_epoch()}:
+            self.disk_lost()
 
     def _note_give_up(self, error: MoldauError) -> None:
         self.give_up_count += 1

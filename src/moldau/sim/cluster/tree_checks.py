@@ -18,11 +18,11 @@ from moldau.cluster.zookeeper.nodes.state_nodes import decode_state
 from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
 from moldau.cluster.zookeeper.nodes.tree_image import TreeReading, read_tree
 from moldau.sim.history import Violation
-from moldau.sim.zookeeper.ensemble import SimEnsemble
+from moldau.sim.zookeeper.ensemble import TOOL_SESSION_ID, SimEnsemble
 from moldau.sim.zookeeper.tree import Change, Created, Deleted, Transaction
 
 _OF_CONTROLLER = (paths.TOPICS, paths.CONFIG, paths.FEATURE, paths.PRODUCER_ID_BLOCK)
-"""Only the controller writes these nodes and those below them, after the start of brokers."""
+"""Only the controller and tools write these nodes and those below them, after the start."""
 
 
 class TreeMonitor:
@@ -44,7 +44,11 @@ class TreeMonitor:
         for change in transaction.changes:
             if change.path == paths.CONTROLLER_EPOCH:
                 self._note_epoch(session_id, change)
-            elif change.path.startswith(_OF_CONTROLLER) and not _is_root(change):
+            elif (
+                change.path.startswith(_OF_CONTROLLER)
+                and not _is_root(change)
+                and session_id != TOOL_SESSION_ID
+            ):
                 self._check_writer(session_id, change)
 
     def _note_epoch(self, session_id: int, change: Change) -> None:

@@ -6,9 +6,14 @@ once, but then nobody knows which of the writes under way have arrived.
 
 from __future__ import annotations
 
+import json
+
 from moldau.base.ids import BrokerId, TopicId
+from moldau.cluster.zookeeper.client.port import SetData
+from moldau.cluster.zookeeper.nodes import paths
 from moldau.sim.cluster.administrator import ClusterAdministrator
 from moldau.sim.cluster.fault_scene import Fault, FaultScene
+from moldau.sim.cluster.late_requests import LATE_REQUESTS
 from moldau.sim.cluster.nodes import Node
 from moldau.sim.cluster.process_faults import kill_for_a_while, pause_for, restart_in_order
 from moldau.sim.cluster.swarm import TopicPlan
@@ -142,6 +147,36 @@ def _choose_holder(scene: FaultScene, topic_id: TopicId) -> Node | None:
     return scene.chance.choice(nodes) if nodes else None
 
 
+# Tools
+
+
+async def erase_topic_id(scene: FaultScene) -> None:
+    """Let a tool of an older Kafka write a topic node as it is, without the id (KAFKA-14190).
+
+    The controller restores the id, also one that is elected later and has never heard of it.
+    """
+    topics = _topics_of_controller(scene)
+    path = paths.topic(scene.chance.choice(topics)) if topics else ""
+    node = scene.ensemble.find(path)
+    if node is None or not scene.ensemble.is_running:
+        return
+    scene.targets.world.trace.note("tool writes", path)
+    fields = json.loads(node.data)
+    scene.targets.seen["topic id erased"] += "topic_id" in fields
+    erased = json.dumps({"version": 1, "partitions": fields["partitions"]}).encode()
+    scene.ensemble.write_as_tool(SetData(path, erased))
+
+
+def _topics_of_controller(scene: FaultScene) -> list[str]:
+    """Return the topics that the controller knows; none unless it has read the tree."""
+    node = scene.nodes.controller
+    broker = None if node is None or not node.process.alive else node.process.newest_broker
+    if broker is None or broker.parts.elected is None:
+        return []
+    store = broker.parts.elected.store
+    return list(store.image.topics) if store.is_controller and store.following else []
+
+
 ZOOKEEPER_FAULTS: dict[str, Fault] = {
     "session expiry": expire_session,
     "lost connection to ZooKeeper": lose_connection,
@@ -154,4 +189,6 @@ ZOOKEEPER_FAULTS: dict[str, Fault] = {
     "zombie controller": zombie_controller,
     "refused in its name": false_suspicion,
     "deletion with a broker away": delete_with_broker_away,
+    "topic id erased by a tool": erase_topic_id,
+    **LATE_REQUESTS,
 }

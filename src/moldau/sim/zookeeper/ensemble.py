@@ -35,6 +35,8 @@ from moldau.sim.zookeeper.tree import Transaction, Tree, Watched, Znode, trigger
 
 SERVER_COUNT: Final = 3
 FIRST_SESSION_ID: Final = 0x1_0000_0000
+TOOL_SESSION_ID: Final = FIRST_SESSION_ID - 1
+"""Of whatever is no broker."""
 
 
 class Client(Protocol):
@@ -317,6 +319,11 @@ class SimEnsemble:
         self._commit(link.record.session_id, transaction)
         link.server.catch_up(transaction.zxid)
         return results
+
+    def write_as_tool(self, operation: Operation) -> None:
+        """Commit for a tool, in a session that is over by now; NodeError if that cannot be."""
+        transaction, _ = self._leader.write([operation], TOOL_SESSION_ID, self._clock.wall_ms())
+        self._commit(TOOL_SESSION_ID, transaction)
 
     def close_session(self, link: Link) -> None:
         """End a session because its client asks for that; what was answered before arrives."""

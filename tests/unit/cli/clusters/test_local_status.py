@@ -46,7 +46,7 @@ def test_it_is_told_which_zookeeper_there_is(folder, monkeypatch, choice, connec
 
 
 def test_zookeeper_knows_who_the_controller_is(folder, monkeypatch):
-    monkeypatch.setattr(local_status, "read_controller", lambda _: ElectedController(2, 5))
+    monkeypatch.setattr(local_status, "read_controller", lambda _: ElectedController(2, 5, "a"))
     shape = ClusterShape(None, 9092, 2, ZooKeeperChoice("z:2181"))
     (folder / "cluster.json").write_bytes(encode(shape))
     told = moldau("cluster", "status", "--data", folder, "-o", "json").data
@@ -74,14 +74,14 @@ def test_one_zookeeper_is_enough(tmp_path):
     words = ("--zookeeper", "--zookeeper-connect", "z:2181")
     ran = moldau("cluster", "up", "--data", tmp_path, *words)
     assert ran.status == 2
-    assert "--zookeeper starts one: --zookeeper-connect names another" in ran.err
+    assert "--zookeeper-connect uses one that runs: choose one" in ran.err
 
 
 def test_a_zookeeper_that_cannot_be_is_refused_before_anything_is_written(tmp_path):
     words = ("--base-port", free_base_port(3), "--zookeeper-connect", "z:port")
     ran = moldau("cluster", "up", "--data", tmp_path, *words)
     assert ran.status == 1
-    assert "'port' is not a port" in ran.err
+    assert "'port' is not a port; write host:port,host:port/chroot\n" in ran.err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -30,9 +30,12 @@ class Nodes:
 @pytest.mark.parametrize(
     ("nodes", "told"),
     [
-        ({"/controller": HELD, "/controller_epoch": b"7"}, (2, 7)),
-        ({"/controller_epoch": b"7"}, (None, 7)),
-        ({}, (None, None)),
+        (
+            {"/controller": HELD, "/controller_epoch": b"7", "/cluster/id": b'{"id":"a"}'},
+            (2, 7, "a"),
+        ),
+        ({"/controller_epoch": b"7"}, (None, 7, None)),
+        ({}, (None, None, None)),
         ({"/controller": b"{", "/controller_epoch": b"7"}, None),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
@@ -60,12 +61,22 @@ def test_another_java_is_refused(tmp_path, text, told):
     java = write_java(tmp_path, text)
     with pytest.raises(UserError) as refused:
         find_java({"PATH": str(java.parent)})
-    assert str(refused.value) == f"ZooKeeper needs Java 17 or newer: {java} {told}"
+    assert str(refused.value).startswith(f"ZooKeeper needs Java 17 or newer: {java} {told}. ")
 
 
-def test_a_missing_java_is_one_line(tmp_path):
-    with pytest.raises(UserError, match=r"needs Java 17 or newer: java is not on PATH"):
+@pytest.mark.process
+def test_ctrl_c_does_not_reach_the_java_that_is_asked(tmp_path):
+    session = f"cut -d ' ' -f 6 /proc/$$/stat > {tmp_path}/session\n"
+    java = write_java(tmp_path, ANSWER.format(home=tmp_path, version=17) + session)
+    assert find_java({"PATH": str(java.parent)}) == str(java)
+    assert int((tmp_path / "session").read_text()) != os.getsid(0)
+
+
+def test_a_missing_java_is_one_line_that_says_what_to_install(tmp_path):
+    with pytest.raises(UserError, match=r"needs Java 17 or newer: java is not on PATH") as refused:
         find_java({"PATH": str(tmp_path)})
+    assert "apt install default-jre-headless" in str(refused.value)
+    assert "\n" not in str(refused.value)
     with pytest.raises(UserError, match=f"JAVA_HOME={tmp_path} has no bin/java"):
         find_java({"JAVA_HOME": str(tmp_path), "PATH": "/usr/bin"})
 

@@ -8,14 +8,15 @@ from functools import partial
 import pytest
 
 from kits.stores_on_zookeeper import run_with_two_stores
-from moldau.base.errors import UserError
+from moldau.base.errors import ConfigError, UserError
 from moldau.cluster.changes import FeatureLevelSet
 from moldau.cluster.model import ConfigResource, ResourceType
 from moldau.cluster.store import ControllerFenced
-from moldau.cluster.zookeeper.client.port import NodeKind, SetData
+from moldau.cluster.zookeeper.client.port import CreateNode, DeleteNode, NodeKind, SetData
 from moldau.cluster.zookeeper.election import NOBODY_KNOWN, current_controller
 from moldau.cluster.zookeeper.events import BrokersSeen, DirectoryFailed
 from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.cluster_nodes import encode_cluster_id
 from moldau.cluster.zookeeper.nodes.config_nodes import (
     BROKERS,
     ConfigEntity,
@@ -63,6 +64,43 @@ def test_a_cluster_id_without_sense_is_told_in_one_line(stores):
         await asyncio.sleep(60)  # all servers have it by then
         with pytest.raises(UserError, match="cannot read the metadata in ZooKeeper: /cluster/id"):
             await second.start()
+
+    stores(test)
+
+
+def test_a_folder_of_another_cluster_is_refused_with_the_node_that_says_so(stores):
+    async def test(kept, first, second):
+        await first.lives.session.multi([SetData(paths.CLUSTER_ID, encode_cluster_id("other"))])
+        await asyncio.sleep(60)  # all servers have it by then
+        with pytest.raises(ConfigError, match="but /cluster/id in ZooKeeper says other"):
+            await first.start()
+
+    stores(test)
+
+
+@pytest.mark.parametrize("cluster_id", [None, "other"])
+def test_the_tree_of_another_cluster_is_never_taken_over(stores, cluster_id):
+    async def test(kept, first, second):
+        await first.claim()
+        image = first.image
+        kept.end_session(1)
+        kept.ensemble.write_as_tool(DeleteNode(paths.CLUSTER_ID))
+        if cluster_id is not None:
+            data = encode_cluster_id(cluster_id)
+            kept.ensemble.write_as_tool(CreateNode(paths.CLUSTER_ID, data))
+        await first.seat_free()
+        with pytest.raises(UserError, match=f"and is {cluster_id or 'gone'} now: this broker"):
+            await first.claim()
+        assert first.image is image
+        await first.seat_free()  # it was given back
+
+    stores(test)
+
+
+def test_a_cluster_id_without_sense_ends_no_controller(stores):
+    async def test(kept, first, second):
+        await first.lives.session.multi([SetData(paths.CLUSTER_ID, b"nonsense")])
+        assert await first.claim() is not None
 
     stores(test)
 

@@ -7,6 +7,14 @@ import random
 import pytest
 
 from kits.metadata_samples import topic_id
+from kits.zookeeper_nodes import (
+    decode_reassignment,
+    decode_topic,
+    encode_partitions,
+    encode_reassignment,
+    encode_topic,
+    read_topic,
+)
 from kits.zookeeper_tree import tree_of
 from moldau.base.ids import PartitionKey
 from moldau.cluster.changes import PartitionChanged, PartitionCreated, TopicCreated
@@ -17,11 +25,6 @@ from moldau.cluster.zookeeper.client.port import DeleteNode
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.commit_writes import commit_writes, without_directories
 from moldau.cluster.zookeeper.nodes.config_nodes import encode_config
-from moldau.cluster.zookeeper.nodes.partition_list_nodes import (
-    decode_reassignment,
-    encode_partitions,
-    encode_reassignment,
-)
 from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
 from moldau.cluster.zookeeper.nodes.tool_requests import (
     DeletionWanted,
@@ -30,13 +33,7 @@ from moldau.cluster.zookeeper.nodes.tool_requests import (
     ReassignmentWanted,
     TopicNodeIncomplete,
 )
-from moldau.cluster.zookeeper.nodes.topic_nodes import (
-    Assignment,
-    TopicNode,
-    decode_topic,
-    encode_topic,
-)
-from moldau.cluster.zookeeper.nodes.topic_reading import read_topic
+from moldau.cluster.zookeeper.nodes.topic_nodes import Assignment, TopicNode
 from moldau.cluster.zookeeper.tool_decisions import (
     DONE,
     PROBLEMS_TOLD,
@@ -97,16 +94,17 @@ class Bench:
 
     def decide(self, requests, settings=SETTINGS):
         """Decide on one request after the other; return the outcomes."""
-        wanted = [one for one in requests if isinstance(one, PartitionsWanted)]
+        wanted = {one.topic: one for one in requests if isinstance(one, PartitionsWanted)}
         outcomes = []
         for request in requests:
             outcome, changes = decided(self.image, request, self.tree.nodes, settings)
             self.commit(changes, wanted)
-            self.tree.apply(outcome.writes)
-            outcomes.append(outcome)
+            writes = tuple(outcome.writes)
+            self.tree.apply(writes)
+            outcomes.append(outcome._replace(writes=writes))
         return outcomes
 
-    def commit(self, changes, wanted=()):
+    def commit(self, changes, wanted=None):
         before = self.image
         self.image = before.apply(changes, before.version + 1)
         versions = self.tree.versions(before)

@@ -91,8 +91,8 @@ def test_a_topic_that_is_made_while_partitions_are_begun_is_served(nodes, world)
         replicas = broker.parts.replicas
         begin = replicas.begin
 
-        async def begin_slowly(image):
-            await begin(image)
+        async def begin_slowly(image, unreadable):
+            await begin(image, unreadable)
             await voter.parts.requests.create_topic(NewTopic("late", 1, 2))
             await asyncio.sleep(1)
             assert broker.parts.store.image.topic("late") is not None

@@ -12,8 +12,10 @@ from moldau.base.ids import BrokerId
 from moldau.cluster.brokers import BrokerRegistration
 from moldau.cluster.changes import BrokerRegistered
 from moldau.cluster.model import Broker, Endpoint
+from moldau.cluster.zookeeper.client.port import CreateNode, DeleteNode
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, decode_broker
+from moldau.cluster.zookeeper.nodes.cluster_nodes import encode_cluster_id
 from moldau.cluster.zookeeper.nodes.log_dir_nodes import decode_log_dir_event
 from moldau.cluster.zookeeper.registration import register_broker
 from moldau.protocol.errors import ApiError, ErrorCode
@@ -35,6 +37,7 @@ class Scene:
         self.kept_epochs = []
         self.failed = ()
         self.left = [2, 0]
+        self.answers = True
         self.shut_downs = []
         self.membership = ZooKeeperMembership(
             self.store, self.shut_down, world.clock, PATIENCE_S, self.keep, lambda: self.failed
@@ -45,6 +48,8 @@ class Scene:
 
     async def shut_down(self, broker_id, broker_epoch):
         self.shut_downs.append((broker_id, broker_epoch))
+        if not self.answers:
+            await asyncio.Event().wait()
         left = self.left.pop(0) if self.left else 0
         if isinstance(left, Exception):
             raise left
@@ -221,6 +226,35 @@ def test_a_stop_does_not_wait_for_a_controller_that_is_away(scene):
     scene(test)
 
 
+def test_a_stop_does_not_wait_for_a_call_without_an_answer(scene):
+    async def test(made):
+        await made.register()
+        running = await made.join()
+        made.answers = False
+        async with asyncio.timeout(60.0):  # of simulated time
+            assert not await made.membership.sign_off(30.0)
+        assert made.shut_downs == [(1, made.membership.broker_epoch)]
+        return running
+
+    scene(test)
+
+
+def test_a_stop_without_zookeeper_is_short(scene):
+    async def test(made):
+        await made.register()
+        running = await made.join()
+        made.kept.ensemble.stop()
+        while made.store.lives.is_connected:  # noqa: ASYNC110 - it says nothing
+            await asyncio.sleep(0.1)
+        made.answers = False
+        async with asyncio.timeout(10.0):  # of simulated time
+            assert not await made.membership.sign_off(30.0)
+        made.kept.ensemble.start()
+        return running
+
+    scene(test)
+
+
 def test_one_that_loses_its_session_while_it_joins_registers_once_more(scene):
     async def test(made):
         await made.register()
@@ -233,6 +267,39 @@ def test_one_that_loses_its_session_while_it_joins_registers_once_more(scene):
         assert not joined.done()
         made.tell_registration()
         await joined
+        return running
+
+    scene(test)
+
+
+@pytest.mark.parametrize("cluster_id", [None, "other"])
+def test_one_that_finds_another_cluster_does_not_register_again(scene, cluster_id):
+    async def test(made):
+        await made.register()
+        running = await made.join()
+        made.kept.ensemble.write_as_tool(DeleteNode(paths.CLUSTER_ID))
+        if cluster_id is not None:
+            data = encode_cluster_id(cluster_id)
+            made.kept.ensemble.write_as_tool(CreateNode(paths.CLUSTER_ID, data))
+        made.kept.end_session(1)
+        with pytest.raises(UserError, match=f"and is {cluster_id or 'gone'} now: this broker"):
+            await running
+
+    scene(test)
+
+
+def test_brokers_whose_parent_node_was_deleted_register_again(scene):
+    async def test(made):
+        await made.register()
+        running = await made.join()
+        first = made.membership.broker_epoch
+        for path in (paths.broker(1), paths.BROKER_IDS):
+            made.kept.ensemble.write_as_tool(DeleteNode(path))
+        while made.membership.broker_epoch == first:
+            if running.done():
+                await running  # it raises why
+            await asyncio.sleep(0.1)
+        assert (await made.node()).stat.czxid == made.membership.broker_epoch
         return running
 
     scene(test)

@@ -25,6 +25,7 @@ import bisect
 import contextlib
 import itertools
 import logging
+import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -35,8 +36,10 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient, KazooState
 from kazoo.protocol.states import ZnodeStat
 
+from moldau.cluster.in_turns import sorted_in_turns
 from moldau.cluster.zookeeper.client.connect_string import ConnectString
 from moldau.cluster.zookeeper.client.kazoo_handler import InOrderHandler
+from moldau.cluster.zookeeper.client.kazoo_logging import KazooLogger
 from moldau.cluster.zookeeper.client.port import (
     MAX_REQUEST_BYTES,
     BadVersion,
@@ -82,6 +85,9 @@ _LOST = (kazoo_errors.ConnectionLoss, kazoo_errors.SessionMovedError)
 _UNKNOWN = (*_LOST, kazoo_errors.OperationTimeoutError, kazoo_errors.RequestTimeoutError)
 """No server has said what came of the request."""
 
+_TOO_OLD: Final = "the server is too old for this request; ZooKeeper 3.4 or newer is needed"
+"""Multis came with 3.4, and every write is one."""
+
 _NODE_ERRORS = {
     kazoo_errors.NoNodeError: NoNode,
     kazoo_errors.NodeExistsError: NodeExists,
@@ -106,6 +112,8 @@ class ZooKeeperSettings:
     """`zookeeper.connection.timeout.ms`; None is the session's."""
     max_request_bytes: int = MAX_REQUEST_BYTES
     """`jute.maxbuffer` of the servers."""
+    tls: ssl.SSLContext | None = None
+    """`zookeeper.ssl.client.enable` and what belongs to it; None for a plain connection."""
 
 
 class KazooZooKeeper:
@@ -157,13 +165,14 @@ class KazooSession(ZooKeeperSession):
         self._is_over = False
         """Guarded by the lock: nothing may be handed to kazoo any more."""
         self._client_end = threading.Thread(target=self._end_client, daemon=True)
+        self._handler = InOrderHandler(settings.tls)
         self._client = KazooClient(
             # A list cannot be mistaken for something with a chroot, which is added here.
             hosts=[_server_text(*server) for server in settings.connect.servers],
             timeout=settings.session_timeout_s,
-            handler=InOrderHandler(),
+            handler=self._handler,
             connection_retry={"max_tries": -1, "max_delay": RECONNECT_DELAY_MAX_S},
-            logger=_log,
+            logger=KazooLogger(_log),
         )
         self._client.add_listener(self._hear_state)
 
@@ -179,8 +188,9 @@ class KazooSession(ZooKeeperSession):
         except TimeoutError:
             self._stop_using()
             servers = ",".join(_server_text(*server) for server in settings.connect.servers)
+            reason = f": {self._handler.tls_failure}" if self._handler.tls_failure else ""
             raise ConnectionTimedOut(
-                f"no session with ZooKeeper at {servers} within {timeout_s:g} s"
+                f"no session with ZooKeeper at {servers} within {timeout_s:g} s{reason}"
             ) from None
         except BaseException:
             self._stop_using()
@@ -209,7 +219,7 @@ class KazooSession(ZooKeeperSession):
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         full_path, watcher = self._full_path(path), self._watcher(watch)
         send = lambda: self._client.get_children_async(full_path, watcher)  # noqa: E731
-        return sorted(await self._read(path, send))
+        return await sorted_in_turns(await self._read(path, send))
 
     async def sync(self) -> None:
         full_path = self._full_path("/")
@@ -428,4 +438,6 @@ def _translated(error: Exception, path: str, index: int = 0) -> ZooKeeperError:
     known = _NODE_ERRORS.get(type(error))
     if known is not None:
         return known(path, index)
+    if isinstance(error, kazoo_errors.UnimplementedError):
+        return RequestRefused(path, index, reason=_TOO_OLD)
     return RequestRefused(path, index, reason=type(error).__name__)

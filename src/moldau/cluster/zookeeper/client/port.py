@@ -5,7 +5,7 @@ are no locks, elections or caches. Whoever needs those builds them on top, where
 without threads. It lies in `cluster/` and not in `base/`, because only the metadata of a cluster is
 kept in ZooKeeper; no other floor uses it.
 
-All implementations promise the following, which `tests/contract/test_zookeeper.py` checks:
+All implementations promise the following, which `tests/contract/test_zookeeper_*.py` check:
 
 * **Writes** are conditional where the caller names a version. A multi is all or nothing. Requests
   of one session are carried out in the order in which they were called. Those that are called while

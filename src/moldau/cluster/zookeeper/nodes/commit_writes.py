@@ -66,8 +66,15 @@ from moldau.cluster.zookeeper.nodes.config_nodes import (
 )
 from moldau.cluster.zookeeper.nodes.config_resources import entity_of
 from moldau.cluster.zookeeper.nodes.state_nodes import encode_state, state_of
+from moldau.cluster.zookeeper.nodes.steps import Pace, Steps, differ
+from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
 from moldau.cluster.zookeeper.nodes.tool_requests import PartitionsWanted
-from moldau.cluster.zookeeper.nodes.topic_nodes import Assignment, TopicNode, encode_topic
+from moldau.cluster.zookeeper.nodes.topic_nodes import (
+    Assignment,
+    TopicNode,
+    encode_id_copy,
+    encode_topic,
+)
 from moldau.cluster.zookeeper.nodes.topic_reading import assignment_of
 
 
@@ -77,17 +84,17 @@ def commit_writes(
     after: MetadataImage,
     controller_epoch: int,
     versions: Mapping[str, int],
-    wanted: Iterable[PartitionsWanted] = (),
+    wanted: Mapping[str, PartitionsWanted] | None = None,
 ) -> Iterator[Operation | None]:
     """Return the writes that bring the tree from one image to another by these changes.
 
     None comes where there was nothing to write for a while, so that the caller can pause.
 
     `versions` has the version of every node that exists, except those of states and their parents
-    of partitions in the image. `wanted` has partitions that tools have added to topic nodes and
-    that are not in the image: they stay there.
+    of partitions in the image. `wanted` has, by topic, partitions that tools have added to topic
+    nodes and that are not in the image: they stay there.
     """
-    return _CommitWrites(before, after, controller_epoch, versions, wanted).writes(changes)
+    return _CommitWrites(before, after, controller_epoch, versions, wanted or {}).writes(changes)
 
 
 def without_directories(change: Change) -> Change:
@@ -99,20 +106,26 @@ def without_directories(change: Change) -> Change:
     return change
 
 
-def leftover_removal(name: str, existing: Mapping[str, int]) -> Iterator[Operation]:
+def leftover_removal(name: str, existing: Mapping[str, StoredNode]) -> Iterator[Operation | None]:
     """Return the writes that delete what is left of a topic that is not in the image.
 
-    `existing` has the versions of its nodes, and may have those of other nodes.
+    `existing` has its nodes, and may have other nodes. None comes where the caller can pause.
     """
     path, mark = paths.topic(name), paths.delete_topic(name)
     if mark not in existing:
         yield CreateNode(mark)
-    below = [one for one in existing if one == path or one.startswith(f"{path}/")]
-    for one in sorted(below, reverse=True):
-        yield DeleteNode(one, existing[one])
+    by_depth: dict[int, list[str]] = {}
+    for count, one in enumerate(existing, 1):
+        if one == path or one.startswith(f"{path}/"):
+            by_depth.setdefault(one.count("/"), []).append(one)
+        if not count % PARTITIONS_PER_STEP:
+            yield None
+    for depth in sorted(by_depth, reverse=True):
+        for one in by_depth[depth]:
+            yield DeleteNode(one, existing[one].version)
     config = config_path(ConfigEntity(TOPICS, name))
     if config in existing:
-        yield DeleteNode(config, existing[config])
+        yield DeleteNode(config, existing[config].version)
     yield DeleteNode(mark)
 
 
@@ -125,13 +138,13 @@ class _CommitWrites:
         after: MetadataImage,
         controller_epoch: int,
         versions: Mapping[str, int],
-        wanted: Iterable[PartitionsWanted],
+        wanted: Mapping[str, PartitionsWanted],
     ) -> None:
         self._before = before
         self._after = after
         self._controller_epoch = controller_epoch
         self._stored = versions
-        self._wanted = {one.topic: one for one in wanted}
+        self._wanted = wanted
         self._written: dict[str, int | None] = {}
         """Versions after the writes so far; None for a node that was deleted."""
         self._current: dict[tuple[TopicId, int], Partition] = {}
@@ -144,10 +157,7 @@ class _CommitWrites:
         self._next_producer_id = before.next_producer_id
 
     def writes(self, changes: Iterable[Change]) -> Iterator[Operation | None]:
-        for count, change in enumerate(changes, 1):
-            self._take(change)
-            if not count % PARTITIONS_PER_STEP:
-                yield None
+        yield from self._take_all(changes)
         if self._sets_features:
             levels = dict(sorted(self._after.features.items()))
             yield self._put(paths.FEATURE, encode_features(FeatureNode(levels)))
@@ -164,6 +174,15 @@ class _CommitWrites:
             if topic is not None:
                 yield from self._topic(topic, steps)
 
+    def _take_all(self, changes: Iterable[Change]) -> Steps[None]:
+        for count, change in enumerate(changes, 1):
+            if isinstance(change, EligibleLeadersCleared):
+                yield from self._clear_eligible_leaders(change.topic)
+            else:
+                self._take(change)
+            if not count % PARTITIONS_PER_STEP:
+                yield
+
     def _take(self, change: Change) -> None:
         match change:
             case TopicCreated():
@@ -175,8 +194,6 @@ class _CommitWrites:
                 self._step(change.topic_id, change.partition)
             case PartitionChanged():
                 self._change(change)
-            case EligibleLeadersCleared():
-                self._clear_eligible_leaders(change.topic)
             case ConfigChanged():
                 self._resources[change.resource] = None
             case ProducerIdsAllocated():
@@ -215,11 +232,16 @@ class _CommitWrites:
         invariant(old is not None, f"partition {change.index} of a changed topic does not exist")
         self._step(change.topic_id, changed_partition(cast(Partition, old), change))
 
-    def _clear_eligible_leaders(self, name: str) -> None:
-        for topic in self._after.topics.values():
-            if name and topic.name != name:
-                continue
+    def _clear_eligible_leaders(self, name: str) -> Steps[None]:
+        topics: Iterable[Topic] = self._after.topics.values()
+        if name:
+            topic = self._after.topics.get(name)
+            topics = () if topic is None else (topic,)
+        pace = Pace()
+        for topic in topics:
             for index in range(len(topic.partitions)):
+                if pace.is_due():
+                    yield
                 old = self._partition(topic.id, index)
                 if old is not None and (old.eligible_leaders or old.last_known_leaders):
                     self._change(
@@ -280,26 +302,34 @@ class _CommitWrites:
 
     def _topic(
         self, topic: Topic, steps: list[tuple[Partition | None, Partition]]
-    ) -> Iterator[Operation]:
-        old = self._before.topic_by_id(topic.id)
-        moves = old is None or any(
-            before is None or assignment_of(before) != assignment_of(after)
-            for before, after in steps
-        )
-        final = self._topic_node(topic) if moves else None
-        interim = final if old is None or final is None else _interim(old, final)
-        path = paths.topic(topic.name)
-        if interim is not None and (old is None or interim != self._topic_node(old)):
-            yield self._put(path, encode_topic(interim))
+    ) -> Iterator[Operation | None]:
+        old, path = self._before.topic_by_id(topic.id), paths.topic(topic.name)
+        final = None
+        if old is None:
+            node = yield from self._topic_node(topic)
+            yield self._put(path, (yield from encode_topic(node)))
+        elif (yield from _moves(steps)):
+            stored = yield from self._topic_node(old)
+            last = yield from self._topic_node(topic)
+            interim = yield from _interim(old, last)
+            if (yield from differ(stored.assignments, interim.assignments)):
+                yield self._put(path, (yield from encode_topic(interim)))
+            if (yield from differ(last.assignments, interim.assignments)):
+                final = last
         if not (old and old.partitions):
-            yield from self._parent(paths.partitions(topic.name))
+            yield self._put(paths.partitions(topic.name), encode_id_copy(topic.id))
         for before, after in steps:
             yield from self._state(topic, before, after.index)
-        if final is not None and final != interim:
-            yield self._put(path, encode_topic(final))
+        if final is not None:
+            yield self._put(path, (yield from encode_topic(final)))
 
-    def _topic_node(self, topic: Topic) -> TopicNode:
-        known = tuple(assignment_of(partition) for partition in topic.partitions)
+    def _topic_node(self, topic: Topic) -> Steps[TopicNode]:
+        known = []
+        pace = Pace()
+        for partition in topic.partitions:
+            known.append(assignment_of(partition))
+            if pace.is_due():
+                yield
         wanted = self._wanted.get(topic.name)
         added = () if wanted is None else wanted.assignments[max(0, len(known) - wanted.first) :]
         return TopicNode((*known, *added), topic.id)
@@ -316,11 +346,25 @@ class _CommitWrites:
             yield SetData(path, data, before.partition_epoch)
 
 
-def _interim(old: Topic, final: TopicNode) -> TopicNode:
+def _moves(steps: list[tuple[Partition | None, Partition]]) -> Steps[bool]:
+    """Tell whether partitions are new or get other replicas."""
+    pace = Pace()
+    for before, after in steps:
+        if before is None or assignment_of(before) != assignment_of(after):
+            return True
+        if pace.is_due():
+            yield
+    return False
+
+
+def _interim(old: Topic, final: TopicNode) -> Steps[TopicNode]:
     """Return a topic node that fits the states before and after the commit."""
     assignments = list(final.assignments)
+    pace = Pace()
     for index, partition in enumerate(old.partitions):
         assignments[index] = _interim_assignment(assignment_of(partition), assignments[index])
+        if pace.is_due():
+            yield
     return replace(final, assignments=tuple(assignments))
 
 

@@ -20,10 +20,12 @@ from moldau.base.tuples import NamedTuple
 from moldau.cluster.zookeeper.nodes.node_content import (
     MalformedNode,
     decode_object,
+    decode_object_in_steps,
     encode_object,
     printable,
 )
 from moldau.cluster.zookeeper.nodes.paths import CONFIG
+from moldau.cluster.zookeeper.nodes.steps import Steps
 
 TOPICS: Final = "topics"
 BROKERS: Final = "brokers"
@@ -38,6 +40,9 @@ ENTITY_TYPES: Final = frozenset({TOPICS, BROKERS, CLIENTS, USERS, IPS, CLIENT_ME
 
 _ENCODED_TYPES: Final = frozenset({CLIENTS, USERS, CLIENT_METRICS, GROUPS})
 _DEFAULT: Final = "<default>"
+
+_SETTINGS_MAX: Final = 1000
+"""Configs of one entity: several times as many as Kafka has for a broker."""
 
 
 class ConfigEntity(NamedTuple):
@@ -107,13 +112,18 @@ def encode_config(settings: Mapping[str, str]) -> bytes:
     return encode_object({"version": 1, "config": dict(sorted(settings.items()))})
 
 
-def decode_config(path: str, data: bytes | None) -> dict[str, str]:
-    """Decode configs; a node without content has none."""
+def decode_config(path: str, data: bytes | None) -> Steps[dict[str, str]]:
+    """Decode configs; a node without content has none.
+
+    It may be large: a throttled reassignment names all replicas of a topic in one value.
+    """
     if not data:
         return {}
-    fields = decode_object(path, data)
+    fields = yield from decode_object_in_steps(path, data)
     fields.number("version", 1, least=1)
     settings = fields.object("config", {})
+    if len(settings) > _SETTINGS_MAX:
+        raise settings.refuse(f"it has more than {_SETTINGS_MAX} configs")
     return {name: settings.text(name) for name in settings}
 
 

@@ -28,6 +28,7 @@ from moldau.cluster.zookeeper.nodes.config_nodes import (
     decode_config,
 )
 from moldau.cluster.zookeeper.nodes.node_content import MalformedNode, printable
+from moldau.cluster.zookeeper.nodes.steps import Steps
 
 _TYPES: Final[dict[int, str]] = {
     ResourceType.TOPIC: TOPICS,
@@ -60,9 +61,11 @@ def resource_at(path: str) -> ConfigResource | None:
     return resource if config_path(entity_of(resource)) == path else None
 
 
-def usable_configs(path: str, data: bytes | None) -> tuple[dict[str, str], list[MalformedNode]]:
+def usable_configs(
+    path: str, data: bytes | None
+) -> Steps[tuple[dict[str, str], list[MalformedNode]]]:
     """Return the configs of a resource, without those that cannot be used, and what is wrong."""
-    settings = decode_config(path, data)
+    settings = yield from decode_config(path, data)
     minimum = settings.get(MIN_INSYNC_REPLICAS)
     if minimum is None or _WHOLE_NUMBER.fullmatch(minimum):
         return settings, []

@@ -37,6 +37,7 @@ from moldau.cluster.zookeeper.nodes.partition_list_nodes import (
     decode_partitions,
     decode_reassignment,
 )
+from moldau.cluster.zookeeper.nodes.steps import Steps
 from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
 from moldau.cluster.zookeeper.nodes.tool_requests import (
     DeletionWanted,
@@ -62,15 +63,15 @@ class NodeReading(NamedTuple):
 NOTHING: Final = NodeReading()
 
 
-def changed_node(image: MetadataImage, path: str, node: StoredNode | None) -> NodeReading:
+def changed_node(image: MetadataImage, path: str, node: StoredNode | None) -> Steps[NodeReading]:
     """Return what follows from a node that has changed; None if it was deleted."""
     if (key := paths.state_owner(path)) is not None:
         return _state(image, key, node)
     if (name := paths.child(paths.TOPICS, path)) is not None:
         return _topic_gone(image, name) if node is None else NodeReading(topic_to_read=name)
     if (resource := resource_at(path)) is not None:
-        return _config(image, resource, path, node)
-    if node is not None and (request := tool_request(path, node)) is not None:
+        return (yield from _config(image, resource, path, node))
+    if node is not None and (request := (yield from tool_request(path, node))) is not None:
         return NodeReading(requests=(request,))
     return NodeReading(tuple(_other_changes(image, path, node)))
 
@@ -84,14 +85,14 @@ def _other_changes(image: MetadataImage, path: str, node: StoredNode | None) -> 
         yield from producer_id_changes(image, node)
 
 
-def tool_request(path: str, node: StoredNode) -> ToolRequest | None:
+def tool_request(path: str, node: StoredNode) -> Steps[ToolRequest | None]:
     """Return what a node below /admin asks for; None if it is another node."""
     if (name := paths.child(paths.DELETE_TOPICS, path)) is not None:
         return DeletionWanted(name)
     if path == paths.REASSIGN_PARTITIONS:
-        return ReassignmentWanted(decode_reassignment(node.data))
+        return ReassignmentWanted((yield from decode_reassignment(node.data)))
     if path == paths.PREFERRED_REPLICA_ELECTION:
-        return PreferredElectionWanted(decode_partitions(path, node.data))
+        return PreferredElectionWanted((yield from decode_partitions(path, node.data)))
     return None
 
 
@@ -197,9 +198,9 @@ def _topic_gone(image: MetadataImage, name: str) -> NodeReading:
 
 def _config(
     image: MetadataImage, resource: ConfigResource, path: str, node: StoredNode | None
-) -> NodeReading:
+) -> Steps[NodeReading]:
     if resource.type == ResourceType.TOPIC and image.topic(resource.name) is None:
         return NOTHING  # They are read with the topic.
-    settings, refused = usable_configs(path, None if node is None else node.data)
+    settings, refused = yield from usable_configs(path, None if node is None else node.data)
     changes = tuple(config_changes(image, resource, settings))
     return NodeReading(changes, refused=tuple(refused))

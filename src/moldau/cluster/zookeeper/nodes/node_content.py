@@ -9,8 +9,8 @@ and missing optional fields get a default, so that nodes of older and newer Kafk
 everything else there is one exception, `MalformedNode`, which says in one line which node is wrong
 and why. The reader leaves out what depends on that node and goes on with the others.
 
-Decoding takes time in proportion to the size, some 0.2 s for the largest node. So large nodes are
-not decoded on the event loop.
+Decoding takes time in proportion to the size, some 0.2 s for the largest node. The kinds of nodes
+that may be large are decoded and encoded in steps (`steps`), the others are refused if they are.
 
 This module does not know which nodes there are.
 """
@@ -25,12 +25,22 @@ from typing import Any, Final
 from moldau.base.errors import MoldauError
 from moldau.base.ids import BrokerId
 from moldau.base.texts import shorten
+from moldau.cluster.zookeeper.nodes.json_parsing import (
+    DEPTH_MAX,
+    is_nested_deeper,
+    parse,
+    parse_in_steps,
+)
+from moldau.cluster.zookeeper.nodes.steps import Steps
 
 NODE_BYTES_MAX: Final = 0xFFFFF
 """ZooKeeper's default for `jute.maxbuffer`: a client cannot read a larger node."""
 
-DEPTH_MAX: Final = 8
-"""Levels of nesting in a node; Kafka has four at most."""
+SMALL_BYTES_MAX: Final = 64 * 1024
+"""Of a node that is decoded at once, in a millisecond: an ISR of thousands of brokers fits."""
+
+_AT_ONCE_MAX: Final = 4 * 1024
+"""Content that Python's parser takes as a whole, also in steps: most nodes."""
 
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
@@ -42,9 +52,6 @@ NO_TIMESTAMP: Final = 0
 _BROKERS_MAX: Final = 10_000
 """Brokers in one list of replicas: more than any cluster has."""
 
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
-_NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
-_SAME_BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-f]{4})|.)")
 _BEYOND_16_BITS: Final = re.compile("[\U00010000-\U0010ffff]")
 _DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,18}")
@@ -68,7 +75,12 @@ def printable(text: str) -> str:
 
 def encode_object(fields: Mapping[str, Any]) -> bytes:
     """Encode a JSON object, its keys in this order."""
-    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return encode_value(fields)
+
+
+def encode_value(value: object) -> bytes:
+    """Encode any JSON value."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     if "\\u" in text:
         text = _ESCAPE.sub(_with_upper_case_digits, text)
     if not text.isascii():
@@ -102,46 +114,43 @@ def decode_decimal(path: str, data: bytes | None, most: int = INT32_MAX) -> int:
 
 
 def decode_object(path: str, data: bytes | None) -> NodeObject:
-    """Decode a JSON object."""
-    if not data:
-        raise MalformedNode(path, "it is empty")
-    if len(data) > NODE_BYTES_MAX:
-        raise MalformedNode(path, f"it has {len(data)} bytes, more than {NODE_BYTES_MAX}")
-    if _is_nested_deeper(data, DEPTH_MAX):
+    """Decode a JSON object of a kind of node that is never large."""
+    data = _checked_size(path, data, SMALL_BYTES_MAX)
+    if is_nested_deeper(data, DEPTH_MAX):
         raise MalformedNode(path, f"it has open brackets, or more than {DEPTH_MAX} levels")
     try:
-        value = json.loads(
-            data.decode(), object_pairs_hook=_unique_keys, parse_constant=_refuse_constant
-        )
+        return _as_object(path, parse(data))
+    except ValueError as error:
+        raise _no_json(path, error) from error
+
+
+def decode_object_in_steps(path: str, data: bytes | None) -> Steps[NodeObject]:
+    """Decode a JSON object of any size."""
+    data = _checked_size(path, data, NODE_BYTES_MAX)
+    if len(data) <= _AT_ONCE_MAX:
+        return decode_object(path, data)
+    try:
+        return _as_object(path, (yield from parse_in_steps(data)))
     except (ValueError, RecursionError) as error:
-        raise MalformedNode(path, f"it is no JSON: {printable(str(error))}") from error
+        raise _no_json(path, error) from error
+
+
+def _checked_size(path: str, data: bytes | None, most: int) -> bytes:
+    if not data:
+        raise MalformedNode(path, "it is empty")
+    if len(data) > most:
+        raise MalformedNode(path, f"it has {len(data)} bytes, more than {most}")
+    return data
+
+
+def _as_object(path: str, value: object) -> NodeObject:
     if not isinstance(value, dict):
         raise MalformedNode(path, "it is no JSON object")
     return NodeObject(path, "", value)
 
 
-def _is_nested_deeper(data: bytes, depth: int) -> bool:
-    """Tell whether brackets outside of strings are nested deeper than this, or do not match.
-
-    The parser recurses, and how deep it may is different in each Python. Each replacement removes
-    the innermost level.
-    """
-    brackets = _STRING.sub(b"", data).translate(_SAME_BRACKETS, _NO_BRACKETS)
-    for _ in range(depth):
-        brackets = brackets.replace(b"[]", b"")
-    return bool(brackets)
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        # Parsers differ in which of the two they take.
-        raise ValueError("a key is there twice")
-    return fields
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+def _no_json(path: str, error: Exception) -> MalformedNode:
+    return MalformedNode(path, f"it is no JSON: {printable(str(error))}")
 
 
 class NodeObject:

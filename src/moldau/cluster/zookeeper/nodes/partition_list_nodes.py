@@ -15,24 +15,28 @@ from moldau.base.ids import PartitionKey
 from moldau.cluster.reassignment import WantedReplicas
 from moldau.cluster.zookeeper.nodes.node_content import (
     NodeObject,
-    decode_object,
+    decode_object_in_steps,
     encode_object,
     printable,
 )
 from moldau.cluster.zookeeper.nodes.paths import REASSIGN_PARTITIONS
+from moldau.cluster.zookeeper.nodes.steps import Pace, Steps
 
 
-def encode_reassignment(wanted: Iterable[WantedReplicas]) -> bytes:
+def encode_reassignment(wanted: Iterable[WantedReplicas]) -> Steps[bytes]:
     """Encode the wanted replicas of partitions."""
-    return _encode(
-        {"topic": one.topic, "partition": one.index, "replicas": one.replicas} for one in wanted
+    return (
+        yield from _encode(
+            {"topic": one.topic, "partition": one.index, "replicas": one.replicas} for one in wanted
+        )
     )
 
 
-def decode_reassignment(data: bytes | None) -> tuple[WantedReplicas, ...]:
+def decode_reassignment(data: bytes | None) -> Steps[tuple[WantedReplicas, ...]]:
     """Decode the wanted replicas of partitions; each is named once and has replicas."""
-    fields = decode_object(REASSIGN_PARTITIONS, data)
+    fields = yield from decode_object_in_steps(REASSIGN_PARTITIONS, data)
     wanted: dict[PartitionKey, WantedReplicas] = {}
+    pace = Pace()
     for one in fields.objects("partitions"):
         key = _key(one)
         replicas = one.brokers("replicas")
@@ -41,22 +45,38 @@ def decode_reassignment(data: bytes | None) -> tuple[WantedReplicas, ...]:
         if key in wanted:
             raise fields.refuse(f"{printable(str(key))} is there twice")
         wanted[key] = WantedReplicas(key.topic, key.partition, replicas)
+        if pace.is_due(1 + len(replicas)):
+            yield
     return tuple(wanted.values())
 
 
-def encode_partitions(partitions: Iterable[PartitionKey]) -> bytes:
+def encode_partitions(partitions: Iterable[PartitionKey]) -> Steps[bytes]:
     """Encode partitions for an election or a notification."""
-    return _encode({"topic": key.topic, "partition": key.partition} for key in partitions)
+    return (
+        yield from _encode({"topic": key.topic, "partition": key.partition} for key in partitions)
+    )
 
 
-def decode_partitions(path: str, data: bytes | None) -> tuple[PartitionKey, ...]:
+def decode_partitions(path: str, data: bytes | None) -> Steps[tuple[PartitionKey, ...]]:
     """Decode partitions of an election or a notification; each is returned once."""
-    fields = decode_object(path, data)
-    return tuple(dict.fromkeys(_key(one) for one in fields.objects("partitions")))
+    fields = yield from decode_object_in_steps(path, data)
+    keys: dict[PartitionKey, None] = {}
+    pace = Pace()
+    for one in fields.objects("partitions"):
+        keys[_key(one)] = None
+        if pace.is_due(3):
+            yield
+    return tuple(keys)
 
 
-def _encode(partitions: Iterable[dict[str, object]]) -> bytes:
-    return encode_object({"version": 1, "partitions": list(partitions)})
+def _encode(partitions: Iterable[dict[str, object]]) -> Steps[bytes]:
+    pieces = []
+    pace = Pace()
+    for one in partitions:
+        pieces.append(encode_object(one))
+        if pace.is_due(3):
+            yield
+    return b'{"version":1,"partitions":[%b]}' % b",".join(pieces)
 
 
 def _key(fields: NodeObject) -> PartitionKey:

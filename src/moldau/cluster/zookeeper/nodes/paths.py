@@ -128,6 +128,12 @@ def number(name: str) -> int | None:
     return value if value <= _INT32_MAX else None
 
 
+def topic_of(path: str) -> str | None:
+    """Return the topic that the node of a topic, or one below it, belongs to; None for others."""
+    parent, name = f"{TOPICS}/", path.removeprefix(f"{TOPICS}/")
+    return name.partition("/")[0] if path.startswith(parent) else None
+
+
 def state_owner(path: str) -> PartitionKey | None:
     """Return the partition whose state this is; None if the path is anything else."""
     parts = path.split("/")

@@ -11,6 +11,8 @@ from the image, and the controller is asked to restore it. In particular a topic
 brokers would delete the logs of a topic whose id has changed (KAFKA-14190).
 
 If a node is malformed, `MalformedNode` is raised and nothing of the topic changes.
+
+A topic may have many partitions, so all of this is done in steps.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from moldau.cluster.zookeeper.nodes.config_nodes import TOPICS, ConfigEntity, co
 from moldau.cluster.zookeeper.nodes.config_resources import usable_configs
 from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
 from moldau.cluster.zookeeper.nodes.state_nodes import decode_state
+from moldau.cluster.zookeeper.nodes.steps import Pace, Steps, amount_of, differ
 from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
 from moldau.cluster.zookeeper.nodes.tool_requests import (
     PartitionsWanted,
@@ -65,21 +68,24 @@ def assignment_of(partition: Partition) -> Assignment:
     return Assignment(partition.replicas, partition.adding_replicas, partition.removing_replicas)
 
 
-def states_to_read(image: MetadataImage, name: str, node: StoredNode) -> list[int]:
+def states_to_read(image: MetadataImage, name: str, node: StoredNode) -> Steps[list[int]]:
     """Return the partitions whose states have to be read together with this topic node.
 
     They are the new ones and those whose replicas were changed. Of the others the image has the
     state.
     """
-    stored = decode_topic(paths.topic(name), node.data)
+    stored = yield from decode_topic(paths.topic(name), node.data)
     known = _same_topic(image.topic(name), stored)
-    stored = _with_moves_restored(stored, known)
+    stored = yield from _with_moves_restored(stored, known)
     partitions = known.partitions if known else ()
-    return [
-        index
-        for index, assignment in enumerate(stored.assignments)
-        if index >= len(partitions) or assignment_of(partitions[index]) != assignment
-    ]
+    found = []
+    pace = Pace()
+    for index, assignment in enumerate(stored.assignments):
+        if index >= len(partitions) or assignment_of(partitions[index]) != assignment:
+            found.append(index)
+        if pace.is_due(len(assignment.replicas)):
+            yield
+    return found
 
 
 def read_topic(
@@ -89,7 +95,7 @@ def read_topic(
     states: Mapping[int, StoredNode],
     config: StoredNode | None = None,
     known_id: TopicId | None = None,
-) -> TopicReading:
+) -> Steps[TopicReading]:
     """Return what follows from a topic node, these states and the node of the configs.
 
     A partition whose state is not given keeps that of the image. `known_id` is the id that a
@@ -97,32 +103,37 @@ def read_topic(
     """
     path = paths.topic(name)
     _check_name(path, name)
-    stored = decode_topic(path, node.data)
+    stored = yield from decode_topic(path, node.data)
     known = _same_topic(image.topic(name), stored)
-    whole = _with_moves_restored(stored, known)
+    whole = yield from _with_moves_restored(stored, known)
     if whole.topic_id is None:
         # A topic without any state is new. What is remembered is that of an older one.
         remembered = known_id if states else None
         whole = replace(whole, topic_id=known.id if known else remembered)
     _check_id_is_free(image, path, name, whole.topic_id)
-    partitions = _partitions(path, name, whole, known, states)
-    configs, refused = ({}, []) if known else _configs(name, config)
+    partitions = yield from _partitions(path, name, whole, known, states)
+    configs, refused = ({}, []) if known else (yield from _configs(name, config))
     changes: list[Change] = []
     if known is None and (old := image.topic(name)) is not None:
         changes.append(TopicRemoved(old.id))
     if partitions and whole.topic_id is not None:
-        changes.extend(_stated(name, whole.topic_id, known, partitions))
+        changes.extend((yield from _stated(name, whole.topic_id, known, partitions)))
         changes.extend(_configured(name, configs))
-    requests = list(_requests(name, stored, whole, len(partitions), configs))
+    is_complete = stored.topic_id == whole.topic_id and not (
+        yield from differ(stored.assignments, whole.assignments)
+    )
+    requests = list(_requests(name, whole, len(partitions), configs, is_complete=is_complete))
     return TopicReading(changes, requests, refused)
 
 
-def restored_topic(image: MetadataImage, name: str, node: StoredNode, topic_id: TopicId) -> SetData:
+def restored_topic(
+    image: MetadataImage, name: str, node: StoredNode, topic_id: TopicId
+) -> Steps[SetData]:
     """Return the write that restores what an older tool erased from a topic node."""
     path = paths.topic(name)
-    stored = decode_topic(path, node.data)
-    whole = _with_moves_restored(stored, image.topic(name))
-    data = encode_topic(TopicNode(whole.assignments, topic_id))
+    stored = yield from decode_topic(path, node.data)
+    whole = yield from _with_moves_restored(stored, image.topic(name))
+    data = yield from encode_topic(TopicNode(whole.assignments, topic_id))
     return SetData(path, data, node.version)
 
 
@@ -138,14 +149,17 @@ def _same_topic(known: Topic | None, stored: TopicNode) -> Topic | None:
     return known if known and stored.topic_id in {None, known.id} else None
 
 
-def _with_moves_restored(stored: TopicNode, known: Topic | None) -> TopicNode:
+def _with_moves_restored(stored: TopicNode, known: Topic | None) -> Steps[TopicNode]:
     """Return a node of version 1 with the reassignments that it cannot have."""
     if stored.version > 1 or known is None:
         return stored
     assignments = list(stored.assignments)
+    pace = Pace()
     for index, partition in enumerate(known.partitions[: len(assignments)]):
         if assignments[index].replicas == partition.replicas:
             assignments[index] = assignment_of(partition)
+        if pace.is_due(len(partition.replicas)):
+            yield
     return replace(stored, assignments=tuple(assignments))
 
 
@@ -161,7 +175,7 @@ def _partitions(
     whole: TopicNode,
     known: Topic | None,
     states: Mapping[int, StoredNode],
-) -> list[Partition]:
+) -> Steps[list[Partition]]:
     """Return the partitions up to the first that has no state."""
     before = known.partitions if known else ()
     if len(whole.assignments) < len(before):
@@ -169,19 +183,36 @@ def _partitions(
             path, f"it has {len(whole.assignments)} partitions, but {len(before)} are known"
         )
     partitions: list[Partition] = []
+    pace = Pace()
     for index, assignment in enumerate(whole.assignments):
         old = before[index] if index < len(before) else None
-        partition = read_partition(name, index, assignment, old, states.get(index))
+        state = states.get(index)
+        partition = read_partition(name, index, assignment, old, state)
         if partition is None:
             break
         partitions.append(partition)
-    # A state beyond the last partition of the node was created after the node was read.
-    beyond = max((index for index in states if index < len(whole.assignments)), default=-1)
+        if pace.is_due(len(assignment.replicas) + amount_of(state and state.data)):
+            yield
+    beyond = yield from _last_state(states, len(whole.assignments))
     if beyond > len(partitions):
-        raise MalformedNode(
-            path, f"partition {len(partitions)} has no state, but partition {beyond} has one"
-        )
+        missing = paths.state(name, len(partitions))
+        raise MalformedNode(missing, f"it is missing, but partition {beyond} has a state")
     return partitions
+
+
+def _last_state(states: Mapping[int, StoredNode], count: int) -> Steps[int]:
+    """Return the last of the first `count` partitions that has a state, or -1.
+
+    A state beyond the last partition of the node was created after the node was read.
+    """
+    last = -1
+    pace = Pace()
+    for index in states:
+        if last < index < count:
+            last = index
+        if pace.is_due():
+            yield
+    return last
 
 
 def read_partition(
@@ -202,6 +233,12 @@ def read_partition(
             raise MalformedNode(
                 path, f"leader_epoch goes from {known.leader_epoch} back to {read.leader_epoch}"
             )
+        if (
+            known is not None
+            and read.leader_epoch == known.leader_epoch
+            and read.leader != known.leader
+        ):
+            raise MalformedNode(path, "leader changes without a new leader_epoch")
         partition = read.partition(index, assignment, state.version)
     elif known is not None:
         replicas, adding, removing = assignment
@@ -217,12 +254,14 @@ def read_partition(
     return partition
 
 
-def _configs(name: str, config: StoredNode | None) -> tuple[dict[str, str], list[MalformedNode]]:
+def _configs(
+    name: str, config: StoredNode | None
+) -> Steps[tuple[dict[str, str], list[MalformedNode]]]:
     """Return the configs of a topic. A topic without readable configs is a topic all the same."""
     if config is None:
         return {}, []
     try:
-        return usable_configs(config_path(ConfigEntity(TOPICS, name)), config.data)
+        return (yield from usable_configs(config_path(ConfigEntity(TOPICS, name)), config.data))
     except MalformedNode as malformed:
         return {}, [malformed]
 
@@ -234,25 +273,25 @@ def _configured(name: str, configs: Mapping[str, str]) -> Iterator[Change]:
 
 def _stated(
     name: str, topic_id: TopicId, known: Topic | None, partitions: list[Partition]
-) -> Iterator[Change]:
+) -> Steps[list[Change]]:
     """State what is new as a whole: several changes may have become one."""
-    if known is None:
-        yield TopicCreated(name, topic_id)
+    changes: list[Change] = [] if known else [TopicCreated(name, topic_id)]
     before = known.partitions if known else ()
+    pace = Pace()
     for partition in partitions:
         if partition.index >= len(before) or before[partition.index] != partition:
-            yield PartitionCreated(topic_id, partition)
+            changes.append(PartitionCreated(topic_id, partition))
+        if pace.is_due(len(partition.replicas)):
+            yield
+    return changes
 
 
 def _requests(
-    name: str,
-    stored: TopicNode,
-    whole: TopicNode,
-    with_state: int,
-    configs: Mapping[str, str],
+    name: str, whole: TopicNode, with_state: int, configs: Mapping[str, str], *, is_complete: bool
 ) -> Iterator[ToolRequest]:
+    """Ask for what is missing; `is_complete` tells whether the node itself has all of `whole`."""
     is_new = whole.topic_id is None and not with_state
-    if not is_new and (whole.topic_id is None or stored != whole):
+    if not is_new and (whole.topic_id is None or not is_complete):
         yield TopicNodeIncomplete(name, whole.topic_id)
     if with_state < len(whole.assignments) and (is_new or whole.topic_id is not None):
         yield PartitionsWanted(

@@ -35,9 +35,9 @@ The tree and the image do not hold the same things. What differs, and what we de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from moldau.base.ids import TopicId
 from moldau.cluster.changes import Change, TopicCreated
@@ -56,11 +56,11 @@ from moldau.cluster.zookeeper.nodes.node_changes import (
     tool_request,
 )
 from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
+from moldau.cluster.zookeeper.nodes.steps import Pace, Steps, amount_of
 from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
 from moldau.cluster.zookeeper.nodes.tool_requests import PartitionsWanted, ToolRequest
-from moldau.cluster.zookeeper.nodes.topic_reading import TopicReading, read_topic
-
-T = TypeVar("T")
+from moldau.cluster.zookeeper.nodes.topic_nodes import decode_id_copy
+from moldau.cluster.zookeeper.nodes.topic_reading import read_topic
 
 _EMPTY: Final = MetadataImage()
 
@@ -78,10 +78,11 @@ def read_tree(
     nodes: Mapping[str, StoredNode],
     version: int,
     known_ids: Mapping[str, TopicId] | None = None,
-) -> Generator[None, None, TreeReading]:
+) -> Steps[TreeReading]:
     """Return the image of all nodes, at this version; pauses where it yields.
 
-    `known_ids` are ids that this broker remembers of topics, for those that have lost theirs.
+    `known_ids` are ids that this broker remembers of topics. They are for topics that have lost
+    theirs, and have no copy of it either.
     Without a readable /cluster/id the image has no cluster id.
     """
     return (yield from _TreeReader(nodes, known_ids or {}).read(version))
@@ -93,30 +94,47 @@ class _TreeReader:
     def __init__(self, nodes: Mapping[str, StoredNode], known_ids: Mapping[str, TopicId]) -> None:
         self._nodes = nodes
         self._known_ids = known_ids
+        self._brokers: list[str] = []
         self._topics: list[str] = []
         self._states: dict[str, dict[int, StoredNode]] = {}
+        self._configs: list[str] = []
         self._others: list[str] = []
         self._owners: dict[TopicId, str] = {}
         self._requests: list[ToolRequest] = []
         self._refused: list[MalformedNode] = []
+        self._draft = MetadataImage(cluster_id=self._cluster_id()).draft()
+        self._pace = Pace()
 
-    def read(self, version: int) -> Generator[None, None, TreeReading]:
+    def read(self, version: int) -> Steps[TreeReading]:
+        """Read one node or topic after the other, in the order of a snapshot."""
         yield from self._sort()
-        identity = self._attempt(self._cluster_id)
-        draft = MetadataImage(cluster_id=identity or "").draft()
-        for changes in self._changes():
-            for count, change in enumerate(changes, 1):
-                draft.take(change)
-                if not count % PARTITIONS_PER_STEP:
-                    yield
-            yield
-        yield from draft.settle_topics()
-        image = draft.finish(version)
+        nodes = self._nodes
+        if (features := nodes.get(paths.FEATURE)) is not None:
+            yield from self._take(features, _listed(feature_changes(_EMPTY, features)))
+        for path in self._brokers:
+            broker = _listed(broker_changes(_EMPTY, path, nodes[path]))
+            yield from self._take(nodes[path], broker)
+        for name in self._topics:
+            yield from self._take(nodes[paths.topic(name)], self._topic(name))
+        for path in self._configs:
+            yield from self._take(nodes[path], self._config(path))
+        if (block := nodes.get(paths.PRODUCER_ID_BLOCK)) is not None:
+            yield from self._take(block, _listed(producer_id_changes(_EMPTY, block)))
         for path in self._others:
-            self._admin(path)
+            yield from self._take(nodes[path], self._request(path))
+        yield from self._draft.settle_topics()
+        image = self._draft.finish(version)
         return TreeReading(image, tuple(self._requests), tuple(self._refused))
 
-    def _sort(self) -> Iterator[None]:
+    def _cluster_id(self) -> str:
+        node = self._nodes.get(paths.CLUSTER_ID)
+        try:
+            return "" if node is None else decode_cluster_id(node.data)
+        except MalformedNode as malformed:
+            self._refused.append(malformed)
+            return ""
+
+    def _sort(self) -> Steps[None]:
         """Sort the nodes by what they belong to."""
         for count, (path, node) in enumerate(self._nodes.items(), 1):
             key = paths.state_owner(path)
@@ -124,35 +142,44 @@ class _TreeReader:
                 self._states.setdefault(key.topic, {})[key.partition] = node
             elif (name := paths.child(paths.TOPICS, path)) is not None:
                 self._topics.append(name)
+            elif paths.child(paths.BROKER_IDS, path) is not None:
+                self._brokers.append(path)
+            elif path.startswith(f"{paths.CONFIG}/"):
+                self._configs.append(path)
             elif not path.startswith((f"{paths.TOPICS}/", f"{paths.CONSUMERS}/")):
                 self._others.append(path)
             if not count % PARTITIONS_PER_STEP:
                 yield
-        self._topics.sort()
-        self._others.sort()
+        for found in (self._brokers, self._topics, self._configs, self._others):
+            found.sort()
 
-    def _changes(self) -> Iterator[Iterable[Change]]:
-        """Return the changes of one node or topic after the other, in the order of a snapshot."""
-        if paths.FEATURE in self._nodes:
-            yield self._all(lambda: feature_changes(_EMPTY, self._nodes[paths.FEATURE]))
-        for path in self._others:
-            if paths.child(paths.BROKER_IDS, path) is not None:
-                yield self._broker(path)
-        for name in self._topics:
-            yield self._topic(name)
-        for path in self._others:
-            yield self._config(path)
-        if paths.PRODUCER_ID_BLOCK in self._nodes:
-            block = self._nodes[paths.PRODUCER_ID_BLOCK]
-            yield self._all(lambda: producer_id_changes(_EMPTY, block))
+    def _take(self, node: StoredNode, reading: Steps[Iterable[Change]]) -> Steps[None]:
+        """Take the changes of a node; one that is malformed is reported, and changes nothing."""
+        try:
+            changes = yield from reading
+        except MalformedNode as malformed:
+            self._refused.append(malformed)
+            changes = ()
+        for change in changes:
+            self._draft.take(change)
+            if self._pace.is_due(2):
+                yield
+        if self._pace.is_due(amount_of(node.data)):
+            yield
 
-    def _broker(self, path: str) -> Iterable[Change]:
-        return self._all(lambda: broker_changes(_EMPTY, path, self._nodes[path]))
-
-    def _topic(self, name: str) -> Iterable[Change]:
-        reading = self._attempt(lambda: self._read_topic(name))
-        if reading is None:
-            return ()
+    def _topic(self, name: str) -> Steps[Iterable[Change]]:
+        path, parent = paths.topic(name), paths.partitions(name)
+        copied = self._nodes.get(parent)
+        copied_id = None if copied is None else decode_id_copy(parent, copied.data)
+        known_id = copied_id or self._known_ids.get(name)
+        states = self._states.get(name, {})
+        config = self._nodes.get(config_path(ConfigEntity(TOPICS, name)))
+        reading = yield from read_topic(_EMPTY, name, self._nodes[path], states, config, known_id)
+        for change in reading.changes[:1]:
+            if isinstance(change, TopicCreated):
+                owner = self._owners.setdefault(change.topic_id, name)
+                if owner != name:
+                    raise MalformedNode(path, f"topic_id is that of topic {owner}")
         self._refused.extend(reading.refused)
         if paths.delete_topic(name) in self._nodes:
             # Its deletion may have begun. What is left must not be taken for a new topic.
@@ -161,46 +188,23 @@ class _TreeReader:
         self._requests.extend(reading.requests)
         return reading.changes
 
-    def _read_topic(self, name: str) -> TopicReading:
-        path = paths.topic(name)
-        known_id = self._known_ids.get(name)
-        states = self._states.get(name, {})
-        config = self._nodes.get(config_path(ConfigEntity(TOPICS, name)))
-        reading = read_topic(_EMPTY, name, self._nodes[path], states, config, known_id)
-        for change in reading.changes:
-            if isinstance(change, TopicCreated):
-                owner = self._owners.setdefault(change.topic_id, name)
-                if owner != name:
-                    raise MalformedNode(path, f"topic_id is that of topic {owner}")
-        return reading
-
-    def _config(self, path: str) -> Iterable[Change]:
+    def _config(self, path: str) -> Steps[Iterable[Change]]:
         resource = resource_at(path)
         if resource is None or resource.type == ResourceType.TOPIC:
             return ()
-        found = self._attempt(lambda: usable_configs(path, self._nodes[path].data))
-        if found is None:
-            return ()
-        settings, refused = found
+        settings, refused = yield from usable_configs(path, self._nodes[path].data)
         self._refused.extend(refused)
         return config_changes(_EMPTY, resource, settings)
 
-    def _admin(self, path: str) -> None:
-        request = self._attempt(lambda: tool_request(path, self._nodes[path]))
+    def _request(self, path: str) -> Steps[Iterable[Change]]:
+        """Take what a tool asks for; it changes nothing by itself."""
+        request = yield from tool_request(path, self._nodes[path])
         if request is not None:
             self._requests.append(request)
+        return ()
 
-    def _cluster_id(self) -> str:
-        node = self._nodes.get(paths.CLUSTER_ID)
-        return "" if node is None else decode_cluster_id(node.data)
 
-    def _all(self, changes: Callable[[], Iterator[Change]]) -> list[Change]:
-        return self._attempt(lambda: list(changes())) or []
-
-    def _attempt(self, read: Callable[[], T]) -> T | None:
-        """Read something; None if its node is malformed, which is reported."""
-        try:
-            return read()
-        except MalformedNode as refused:
-            self._refused.append(refused)
-            return None
+def _listed(changes: Iterator[Change]) -> Steps[Iterable[Change]]:
+    """Return changes of a small node."""
+    yield from ()
+    return list(changes)

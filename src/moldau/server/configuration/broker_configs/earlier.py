@@ -66,22 +66,9 @@ _ZOOKEEPER = (
     "broker.id.generation.enable",
     "enable.zookeeper",
     "reserved.broker.max.id",
-    "zookeeper.clientCnxnSocket",
     "zookeeper.max.in.flight.requests",
     "zookeeper.metadata.migration.enable",
     "zookeeper.metadata.migration.min.batch.size",
-    "zookeeper.set.acl",
-    "zookeeper.ssl.cipher.suites",
-    "zookeeper.ssl.client.enable",
-    "zookeeper.ssl.crl.enable",
-    "zookeeper.ssl.enabled.protocols",
-    "zookeeper.ssl.endpoint.identification.algorithm",
-    "zookeeper.ssl.keystore.location",
-    "zookeeper.ssl.keystore.type",
-    "zookeeper.ssl.ocsp.enable",
-    "zookeeper.ssl.protocol",
-    "zookeeper.ssl.truststore.location",
-    "zookeeper.ssl.truststore.type",
     "zookeeper.sync.time.ms",
 )
 _FORMATS = (
@@ -106,8 +93,6 @@ _SECRETS = (
     "delegation.token.master.key",
     "password.encoder.old.secret",
     "password.encoder.secret",
-    "zookeeper.ssl.keystore.password",
-    "zookeeper.ssl.truststore.password",
 )
 
 EARLIER: tuple[ConfigDefinition, ...] = (

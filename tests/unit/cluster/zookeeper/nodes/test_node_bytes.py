@@ -10,6 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from kits.zookeeper_nodes import (
+    decode_config,
+    decode_partitions,
+    decode_reassignment,
+    decode_topic,
+    encode_partitions,
+    encode_reassignment,
+    encode_topic,
+)
 from moldau.base.ids import BrokerId, LeaderEpoch, PartitionKey, TopicId, uuid_bytes
 from moldau.cluster.model import Endpoint, FeatureRange
 from moldau.cluster.reassignment import WantedReplicas
@@ -29,7 +38,6 @@ from moldau.cluster.zookeeper.nodes.config_nodes import (
     ConfigEntity,
     config_entity,
     config_path,
-    decode_config,
     decode_config_change,
     encode_config,
     encode_config_change,
@@ -43,19 +51,8 @@ from moldau.cluster.zookeeper.nodes.controller_nodes import (
     encode_controller_epoch,
 )
 from moldau.cluster.zookeeper.nodes.log_dir_nodes import decode_log_dir_event, encode_log_dir_event
-from moldau.cluster.zookeeper.nodes.partition_list_nodes import (
-    decode_partitions,
-    decode_reassignment,
-    encode_partitions,
-    encode_reassignment,
-)
 from moldau.cluster.zookeeper.nodes.state_nodes import StateNode, decode_state, encode_state
-from moldau.cluster.zookeeper.nodes.topic_nodes import (
-    Assignment,
-    TopicNode,
-    decode_topic,
-    encode_topic,
-)
+from moldau.cluster.zookeeper.nodes.topic_nodes import Assignment, TopicNode
 
 TABLE = Path(__file__).parents[4] / "golden" / "zookeeper_nodes.tsv"
 ROWS = [line.split("\t") for line in TABLE.read_text().splitlines() if line[0] != "#"]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kits.metadata_samples import topic_id
+from kits.zookeeper_nodes import changed_node
 from moldau.base.ids import BrokerId, PartitionKey
 from moldau.cluster.changes import (
     BrokerRegistered,
@@ -22,12 +23,7 @@ from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker, ConfigResource, Endpoint, Partition, ResourceType
 from moldau.cluster.reassignment import WantedReplicas
 from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, encode_broker
-from moldau.cluster.zookeeper.nodes.node_changes import (
-    NOTHING,
-    NodeReading,
-    changed_node,
-    registration_at,
-)
+from moldau.cluster.zookeeper.nodes.node_changes import NOTHING, NodeReading, registration_at
 from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
 from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
 from moldau.cluster.zookeeper.nodes.tool_requests import (

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kits.metadata_samples import topic_id
+from kits.zookeeper_nodes import encode_topic, read_topic, restored_topic, states_to_read
 from moldau.base.ids import uuid_text
 from moldau.cluster.changes import (
     ConfigChanged,
@@ -22,8 +23,7 @@ from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
 from moldau.cluster.zookeeper.nodes.state_nodes import StateNode, encode_state
 from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
 from moldau.cluster.zookeeper.nodes.tool_requests import PartitionsWanted, TopicNodeIncomplete
-from moldau.cluster.zookeeper.nodes.topic_nodes import Assignment, TopicNode, encode_topic
-from moldau.cluster.zookeeper.nodes.topic_reading import read_topic, restored_topic, states_to_read
+from moldau.cluster.zookeeper.nodes.topic_nodes import Assignment, TopicNode
 
 EMPTY = MetadataImage()
 ID = topic_id(1)
@@ -210,7 +210,7 @@ LAST = replace(KNOWN.topics["t"].partitions[0], leader_epoch=5, partition_epoch=
             "t",
             topic(*TWO),
             {1: state(2, 1)},
-            "/brokers/topics/t: partition 0 has no state, but partition 1 has one",
+            "/brokers/topics/t/partitions/0/state: it is missing, but partition 1 has a state",
         ),
         (
             EMPTY,

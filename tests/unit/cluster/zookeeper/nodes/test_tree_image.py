@@ -15,6 +15,8 @@ from moldau.cluster.changes import (
 )
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker, ConfigResource, Endpoint, Partition, ResourceType
+from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
 from moldau.cluster.zookeeper.nodes.tool_requests import (
     DeletionWanted,
     PartitionsWanted,
@@ -144,4 +146,6 @@ def test_a_tree_that_kafka_1_1_has_written():
 
 
 def test_reading_can_pause():
-    assert sum(1 for _ in read_tree(tree_of(WHOLE).nodes, 1)) > len(WHOLE.topics)
+    nodes = tree_of(WHOLE).nodes
+    nodes |= {paths.topic(f"bad-{number}"): StoredNode(b"") for number in range(1000)}
+    assert sum(1 for _ in read_tree(nodes, 1)) > 10

@@ -1,0 +1,137 @@
+"""Nodes of known topics that somebody has spoilt are written again, as they were known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kits.metadata_samples import topic_id
+from kits.zookeeper_nodes import encode_topic, finish
+from kits.zookeeper_tree import tree_of
+from moldau.base.ids import BrokerId
+from moldau.cluster.changes import PartitionCreated, TopicCreated
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.model import Partition
+from moldau.cluster.zookeeper.client.port import DeleteNode
+from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.state_nodes import encode_state, state_of
+from moldau.cluster.zookeeper.nodes.topic_nodes import TopicNode
+from moldau.cluster.zookeeper.nodes.topic_reading import assignment_of
+from moldau.cluster.zookeeper.nodes.tree_repair import TreeRepair
+
+REPLICAS = (BrokerId(1), BrokerId(2))
+FIRST = Partition(0, REPLICAS, REPLICAS, BrokerId(1), 5, 7)
+SECOND = Partition(1, REPLICAS, (BrokerId(2),), BrokerId(2), 3, 4)
+KNOWN = MetadataImage(cluster_id="a-cluster").apply(
+    [
+        TopicCreated("t", topic_id(1)),
+        PartitionCreated(topic_id(1), FIRST),
+        PartitionCreated(topic_id(1), SECOND),
+    ],
+    9,
+)
+STATE, TOPIC = paths.state("t", 0), paths.topic("t")
+EPOCH = 12
+
+
+def repair(tree, known=KNOWN):
+    """Repair a tree as a new controller does; return what was wrong, and the image after it."""
+    made = TreeRepair(dict(tree.nodes))
+    reading = tree.read(9)
+    finish(made.repair_topics(known, reading.image, reading.refused))
+    finish(made.repair_states(known, EPOCH))
+    for multi in made.multis:
+        tree.apply(multi)
+    assert {path: node[:2] for path, node in made.nodes.items()} == {
+        path: node[:2] for path, node in tree.nodes.items()
+    }
+    return [one.path for one in made.refused], tree.read(9).image
+
+
+def with_first(epoch, **changes):
+    partitions = (replace(FIRST, partition_epoch=epoch, **changes), SECOND)
+    changed = [PartitionCreated(topic_id(1), one) for one in partitions]
+    return KNOWN.apply(changed, 9)
+
+
+def state(**changes):
+    return encode_state(replace(state_of(FIRST, 1), **changes))
+
+
+def test_a_sound_tree_stays_as_it_is():
+    tree = tree_of(KNOWN)
+    assert repair(tree) == ([], KNOWN)
+    assert tree.nodes == tree_of(KNOWN).nodes
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"nonsense",
+        b"",
+        b"{}",
+        state(leader_epoch=4),
+        state(leader=BrokerId(2)),
+        state(leader=BrokerId(9), leader_epoch=6),
+        state(isr=(BrokerId(1), BrokerId(9))),
+    ],
+)
+def test_a_state_that_is_malformed_or_goes_back_is_written_as_it_was(data):
+    tree = tree_of(KNOWN)
+    tree.put(STATE, data)
+    assert tree.nodes[STATE].version == 8
+    assert repair(tree) == ([STATE], with_first(9))
+    assert tree.nodes[STATE].data == state(controller_epoch=EPOCH)
+
+
+def test_a_later_state_counts():
+    tree = tree_of(KNOWN)
+    tree.put(STATE, state(leader=BrokerId(2), leader_epoch=6))
+    assert repair(tree) == ([], with_first(8, leader=BrokerId(2), leader_epoch=6))
+
+
+def test_a_state_that_is_missing_comes_back_with_a_later_version():
+    tree = tree_of(KNOWN)
+    for path in (STATE, paths.partition("t", 0)):
+        tree.write(DeleteNode(path))
+    refused, image = repair(tree)
+    assert STATE in refused
+    assert image == with_first(8)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"nonsense", encode_topic(TopicNode((assignment_of(FIRST),), topic_id(1)))],
+    ids=["nonsense", "fewer partitions"],
+)
+def test_an_assignment_that_is_malformed_is_written_as_it_was(data):
+    tree = tree_of(KNOWN)
+    tree.put(TOPIC, data)
+    assert repair(tree) == ([TOPIC], KNOWN)
+
+
+def test_another_topic_of_the_name_is_left_alone():
+    tree = tree_of(KNOWN)
+    tree.put(TOPIC, encode_topic(TopicNode((assignment_of(FIRST),) * 2, topic_id(2))))
+    tree.put(STATE, state(leader_epoch=0))
+    before = dict(tree.nodes)
+    assert repair(tree)[0] == []
+    assert tree.nodes == before
+
+
+def test_a_topic_that_is_being_deleted_does_not_come_back():
+    tree = tree_of(KNOWN)
+    tree.create(paths.delete_topic("t"))
+    tree.write(DeleteNode(STATE))
+    before = dict(tree.nodes)
+    assert repair(tree)[0] == []
+    assert tree.nodes == before
+
+
+def test_what_is_not_known_cannot_be_repaired():
+    tree = tree_of(KNOWN)
+    tree.put(STATE, b"nonsense")
+    refused, image = repair(tree, MetadataImage())
+    assert refused == []
+    assert image.topics == {}
