@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup wheel demo quick test test-long lint types imports check sim sim-many sim-cluster sim-cluster-many sim-zookeeper sim-zookeeper-many mutants fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-clients bench-spark lock clean help
+.PHONY: setup wheel demo quick test test-long lint types imports check sim sim-many sim-cluster sim-cluster-many sim-zookeeper sim-zookeeper-many mutants fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-zookeeper bench-clients bench-spark lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -195,6 +195,11 @@ bench: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## Moldau against Apa
 bench-cluster: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## three Moldau brokers against three of Apache Kafka; writes bench/CLUSTER.md. The checkout: make bench-cluster FORM=moldau
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m bench.cluster --candidate $(FORM)
+
+bench-zookeeper: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## brokers on ZooKeeper against Kafka's: leaders that fail, many replicas; writes bench/FAILOVER.md and bench/MANY_REPLICAS.md
+	$(BIN)/python -m compileall -q src
+	$(BIN)/python -m bench.failover --candidate $(FORM)
+	$(BIN)/python -m bench.many_replicas --candidate $(FORM)
 
 bench-clients: setup ## the Python client against aiokafka, kafka-python and confluent-kafka; writes bench/CLIENTS.md
 	$(BIN)/python -m compileall -q src

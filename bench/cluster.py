@@ -42,8 +42,8 @@ MEASURES: tuple[Measure, ...] = (
     more("catch_up", "speed", "a follower catches up: fetch rate", "MB/s"),
     less("catch_up", "seconds", "a follower catches up: process start to in sync", "s"),
     less("catch_up", "p99", "a follower catches up: produce p99 meanwhile", "us"),
-    less("leader_killed", "gap", "a leader is killed: longest wait for an acknowledgement", "s",
-         1.1),
+    less("leader_killed", "librdkafka",
+         "a leader is killed: longest wait for an acknowledgement", "s", 1.1),
     Measure("truncation", "stall", "a segment is truncated: longest stall of the event loop",
             "ms", Better.LESS, None),
 )  # fmt: skip

@@ -26,6 +26,7 @@ from bench import (
     java_producer,
     keyed_load,
     many_connections,
+    steady_writers,
 )
 from bench.percentiles import percentiles
 
@@ -190,6 +191,7 @@ LOADS: dict[str, Callable[..., Result]] = {
     "produce_keyed": keyed_load.run,
     "deliver": delivery_load.run,
     "produce_java": java_producer.run,
+    "write_steadily": steady_writers.run,
 }
 
 

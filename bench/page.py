@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.kafka_harness.memberships import Keeping
+
 from bench.bars import Measure
 from bench.scale import Scale
 
@@ -25,7 +27,10 @@ class Page:
     rounds: int
     path: Path
     broker_count: int = 1
+    baseline: str = "kafka"
     candidate: str = "moldau"
+    keeping: tuple[Keeping, Keeping] = (Keeping.ONE_VOTER, Keeping.ONE_VOTER)
+    """What keeps the metadata of a cluster: the baseline's, the candidate's."""
 
     @property
     def works(self) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ def parse(arguments: list[str], page: Page = RESULTS) -> argparse.Namespace:
     parser.add_argument("--steady", type=float, default=100.0, metavar="PERCENT",
                         help="measure a round anew, twice at most, if other guests of the machine "
                         "took more than this of its processors from either side")  # fmt: skip
-    parser.add_argument("--baseline", choices=KINDS, default="kafka")
+    parser.add_argument("--baseline", choices=KINDS, default=page.baseline)
     parser.add_argument("--candidate", choices=KINDS, default=page.candidate)
     parser.add_argument("--directory", type=Path, help="where the data goes [a temporary folder]")
     parser.add_argument("--output", type=Path, default=page.path)
@@ -95,8 +95,9 @@ def _round(
             kind = (asked.baseline, asked.candidate)[side]
             name = f"{work}, round {number + 1}, {kind}"
             others = Stolen()
+            stage = Stage(kind, directory, scale, page.broker_count, page.keeping[side])
             try:
-                measured[side] = _measured(work, Stage(kind, directory, scale, page.broker_count))
+                measured[side] = _measured(work, stage)
             except (BenchError, AssertionError, KafkaUnavailableError) as reason:
                 samples.failures.append(f"{name}: {reason}")
                 print(samples.failures[-1], file=sys.stderr)

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.kafka_harness.broker import BrokerProcess
 from tests.kafka_harness.cluster import BrokerCluster
 from tests.kafka_harness.kinds import make_broker
+from tests.kafka_harness.memberships import Keeping
 from tests.kafka_harness.topics import DEFAULT_REPLICAS, create_topic, led_partitions
 from tests.kafka_harness.waiting import eventually
 from tests.kafka_harness.wire import unserved_partitions, wait_until_answered
@@ -60,6 +61,8 @@ class Stage:
     directory: Path
     scale: Scale
     broker_count: int = 1
+    keeping: Keeping = Keeping.ONE_VOTER
+    """What keeps the metadata of a cluster."""
 
     @contextmanager
     def brokers(self, settings: Mapping[str, str] | None = None) -> Iterator[Served]:
@@ -75,7 +78,9 @@ class Stage:
     def cluster(self, settings: Mapping[str, str] | None = None) -> Iterator[BrokerCluster]:
         """Give a cluster in empty folders, started; the settings are as for a broker."""
         shutil.rmtree(self.directory, ignore_errors=True)
-        cluster = BrokerCluster(self.kind, self.directory, settings, self.broker_count)
+        cluster = BrokerCluster(
+            self.kind, self.directory, settings, self.broker_count, self.keeping
+        )
         try:
             yield cluster.start()
         finally:
@@ -127,6 +132,11 @@ class Client:
             raise BenchError(f"{self._load}: {errors.strip().splitlines()[-1:]}")
         measured: dict[str, float] = json.loads(out)
         return measured
+
+    def kill(self) -> None:
+        """End it, whatever it was doing."""
+        self._process.kill()
+        self._process.communicate()
 
 
 def load(name: str, **parameters: object) -> dict[str, float]:

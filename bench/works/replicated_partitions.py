@@ -1,0 +1,76 @@
+"""Many partitions with three replicas each: making them, holding them, losing the controller.
+
+All that runs for the cluster is counted, its ZooKeeper too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.kafka_harness.broker import BrokerProcess
+from tests.kafka_harness.cluster import REPLICAS, BrokerCluster
+from tests.kafka_harness.topics import led_partitions
+from tests.kafka_harness.waiting import eventually
+from tests.kafka_harness.wire import unserved_partitions
+
+from bench.stage import BenchError, Stage
+from bench.usage import cpu_seconds, peak_memory_mb
+
+_TOPIC = "many"
+_TIMEOUT_S = 300
+_PAUSE_S = 0.05
+_SETTLE_S = 10
+_IDLE_S = 20
+
+
+def run(stage: Stage) -> dict[str, float]:
+    with stage.cluster() as cluster:
+        created = _create(cluster, stage.scale.partitions)
+        time.sleep(_SETTLE_S)
+        before_s = cpu_seconds(*cluster.all_pids)
+        time.sleep(_IDLE_S)
+        idle = (cpu_seconds(*cluster.all_pids) - before_s) / _IDLE_S
+        memory = peak_memory_mb(*cluster.all_pids)
+        failover = _lose_controller(cluster, stage.scale.partitions)
+    return {"create": created, "idle": idle * 1e3, "memory": memory, "failover": failover}
+
+
+def _create(cluster: BrokerCluster, partitions: int) -> float:
+    """Create a topic and return the seconds until all its leaders serve."""
+    # Kafka answers when it has created all partitions, and that takes more than the default.
+    patient = {"socket.timeout.ms": _TIMEOUT_S * 1000}
+    admin = AdminClient({"bootstrap.servers": cluster.address, **patient})
+    admin.list_topics(timeout=30)  # the client's own start is not the cluster's time
+    began = time.perf_counter()
+    new = NewTopic(_TOPIC, partitions, REPLICAS)
+    created = admin.create_topics([new], operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S)
+    created[_TOPIC].result(_TIMEOUT_S)
+    _wait_until_served(cluster.nodes.values(), partitions)
+    took_s = time.perf_counter() - began
+    eventually(lambda: led_partitions(admin, _TOPIC) == partitions, "all leaders are known")
+    return took_s
+
+
+def _lose_controller(cluster: BrokerCluster, partitions: int) -> float:
+    """Kill the controller and return the seconds until the others serve all partitions."""
+    controller = cluster.controller()
+    began = time.perf_counter()
+    cluster.nodes[controller].kill()
+    survivors = [node for node_id, node in cluster.nodes.items() if node_id != controller]
+    _wait_until_served(survivors, partitions)
+    return time.perf_counter() - began
+
+
+def _wait_until_served(brokers: Iterable[BrokerProcess], partitions: int) -> None:
+    """Return once each partition tells its end offset on one of the brokers."""
+    asked = {_TOPIC: partitions}
+    among = list(brokers)
+    deadline = time.monotonic() + _TIMEOUT_S
+    while unserved := set.intersection(
+        *(set(unserved_partitions(broker.host, broker.port, asked)) for broker in among)
+    ):
+        if time.monotonic() > deadline:
+            raise BenchError(f"{len(unserved)} partitions not served in {_TIMEOUT_S} s")
+        time.sleep(_PAUSE_S)
