@@ -113,6 +113,7 @@ class Cluster:
         self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
         self._refresher: asyncio.Task[None] | None = None
         self._refresh_wanted = asyncio.Event()
+        self._new_topics = asyncio.Event()
         self._refreshed_at = float("-inf")
         self._failing_since: float | None = None
         self._failure: ClientError | None = None
@@ -208,7 +209,7 @@ class Cluster:
         self._watched = frozenset(topics)
         unknown = self._watched - self.image.topics.keys()
         if unknown or (all_topics and not self._watching_all):
-            self.request_refresh()
+            self._request_new_topics()
         self._watching_all = all_topics
 
     async def topic(self, name: str, deadline: float) -> TopicImage:
@@ -233,8 +234,11 @@ class Cluster:
             if left_s <= 0 or (refusal is not None and self.is_missing(name)):
                 self._asked_for.discard(name)
                 raise self._not_found(name, refusal)
-            self._asked_for.add(name)
-            self.request_refresh()
+            if name in self._asked_for:
+                self.request_refresh()
+            else:
+                self._asked_for.add(name)
+                self._request_new_topics()
             await self._wait_for_news(left_s)
         self._asked_for.add(name)
         return found
@@ -265,6 +269,12 @@ class Cluster:
     def request_refresh(self) -> None:
         """Have metadata refreshed soon; many requests make one, and they are backed off."""
         self._refresh_wanted.set()
+
+    def _request_new_topics(self) -> None:
+        """Have metadata refreshed now: that the last one is fresh says nothing of other topics."""
+        self.request_refresh()
+        if self._failure is None:
+            self._new_topics.set()
 
     async def refresh(self, topics: Iterable[str] | None = None) -> MetadataImage:
         """Ask once, now: for these topics, or for all that are watched.
@@ -339,6 +349,7 @@ class Cluster:
         while True:
             await self._until_refresh()
             self._refresh_wanted.clear()
+            self._new_topics.clear()
             self._refreshed_at = self.ports.clock.monotonic()
             before = self.image
             try:
@@ -358,7 +369,9 @@ class Cluster:
         pause_s = waits.wait_s(self._fruitless_count + 1, self.ports.random)
         left_s = self._refreshed_at + pause_s - self.ports.clock.monotonic()
         if left_s > 0:
-            await asyncio.sleep(left_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._new_topics.wait()
 
     @property
     def trouble(self) -> ClientError | None:

@@ -286,6 +286,21 @@ def test_a_topic_that_is_created_meanwhile_is_found():
     run_without_leaks(scenario())
 
 
+def test_a_topic_that_nobody_asked_for_yet_is_asked_for_without_a_pause():
+    hour_ms = 3_600_000
+    patient = {"retry_backoff_ms": hour_ms, "retry_backoff_max_ms": hour_ms}
+
+    async def scenario():
+        async with ScriptedBroker() as broker, following(broker.address, **patient) as cluster:
+            broker.topics = {"first": [(1, 0)], "second": [(1, 0)], "watched": [(1, 0)]}
+            await cluster.topic("first", cluster.deadline(20_000))
+            await cluster.topic("second", cluster.deadline(20_000))
+            cluster.watch_topics(["watched"])
+            await until(cluster, lambda image: "watched" in image.topics)
+
+    run_without_leaks(scenario())
+
+
 def test_a_topic_that_never_comes_is_unknown_at_the_deadline_and_not_asked_for_again():
     async def scenario():
         async with ScriptedBroker() as broker, following(broker.address) as cluster:

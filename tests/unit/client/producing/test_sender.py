@@ -62,7 +62,7 @@ def refusing(code, **leader):
 
 def test_a_leader_named_in_the_answer_is_asked_at_once_without_metadata_or_a_pause():
     longer_than_it_may_take = {"retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000}
-    settings = {**QUICK, "request_timeout_ms": 1_000, "delivery_timeout_ms": 2_000}
+    settings = {**QUICK, "request_timeout_ms": 10_000, "delivery_timeout_ms": 20_000}
 
     async def scenario():
         async with FaultyLog(1, faults()) as new, ScriptedBroker(broker_id=2) as old:
