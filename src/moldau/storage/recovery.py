@@ -37,7 +37,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from moldau.base.checks import crash_point
-from moldau.base.errors import CorruptRecords
+from moldau.base.errors import CorruptRecords, DiskFull
 from moldau.base.files import Files
 from moldau.base.ids import LeaderEpoch, Offset
 from moldau.storage.checkpoints import PARTITION_METADATA, DamagedFile
@@ -159,7 +159,25 @@ def open_log(
         durable=trusted,
         unsynced_paths=opening.unsynced_paths,
     )
+    if not trusted:
+        _sync_as_promised(log)
     return Opened(log, opening.report._replace(cuts=cuts))
+
+
+def _sync_as_promised(log: Log) -> None:
+    """Sync what recovery found where `flush.messages` asks for that before anybody reads it.
+
+    The broker may have been killed between an append and its sync. Readers would be told of those
+    records from now on, and a power cut could still take them.
+    """
+    if log.unflushed_count < log.config.flush_messages:
+        return
+    flush = log.prepare_flush()
+    if flush is not None:
+        # The batches are synced before the room runs out: only the epochs are written.
+        with contextlib.suppress(DiskFull):
+            flush.run()
+            log.flushed(flush)
 
 
 class _Opening:

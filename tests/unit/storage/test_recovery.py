@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import errno
+from dataclasses import replace
+
 import pytest
 
 from kits.log_kit import (
@@ -440,3 +443,23 @@ def test_indexes_that_were_stored_after_the_last_flush_are_made_anew(broker):
     assert len(again.log().segments) == 2
     again.manager.close({})
     assert verify_partition(disk, FOLDER) == []
+
+
+@pytest.mark.parametrize(("flush_messages", "kept"), [(1, 3), (3, 3), (4, 0)])
+def test_what_recovery_found_is_synced_where_flush_messages_asks_for_it(flush_messages, kept):
+    broker = Broker(config=replace(CONFIG, flush_messages=flush_messages))
+    append_values(broker.log(), b"a", b"b", b"c")
+    killed = broker.kill()
+    assert killed.log().log_end_offset == 3
+    assert killed.log().recovery_point == kept
+    assert killed.cut_power().log().log_end_offset == kept
+
+
+def test_a_full_disk_does_not_keep_what_was_found_from_being_synced_and_opened():
+    broker = Broker(config=replace(CONFIG, flush_messages=1))
+    append_values(broker.log(), b"a", epoch=3)
+    disk = broker.sim().kill()
+    disk.faults.fail(Operation.CREATE, f"{FOLDER}/leader-epoch-checkpoint", code=errno.ENOSPC)
+    again = Broker(disk, broker.config)
+    assert again.log().log_end_offset == 1
+    assert again.cut_power().log().log_end_offset == 1
