@@ -73,6 +73,18 @@ def test_a_follower_that_asks_before_its_leader_knows_of_the_epoch_rests_and_ask
     play(work)
 
 
+def test_a_follower_that_asks_a_moment_too_early_does_not_keep_a_record_waiting():
+    async def work(scene):
+        await scene.start()
+        role = scene.lead(1, to=[2])
+        await asyncio.sleep(0.05)
+        scene[1].take_role(role)
+        scene[1].append(b"1")
+        await scene.until_equal(limit_s=0.5)
+
+    play(work, replica_fetch_backoff_ms=10_000)
+
+
 def test_a_fenced_epoch_is_asked_for_again_when_the_metadata_changes():
     async def work(scene):
         await scene.start()

@@ -48,6 +48,18 @@ EXPECTED_ERRORS: Final = frozenset(
 """While the cluster's metadata changes, one broker knows of it before the other."""
 
 
+FIRST_REST_S: Final = 0.01
+
+
+def rest_after(refusals: int, longest_s: float) -> float:
+    """Say how long to rest when a leader has given an expected error so many times.
+
+    A leader learns of its election a moment after its followers, or before. Records that were
+    written to it meanwhile wait for them, so the first rest is short.
+    """
+    return longest_s if refusals > 16 else min(longest_s, FIRST_REST_S * 2**refusals)
+
+
 def meaning_of(answer: FetchablePartitionResponse) -> Meaning:
     """Say what to do with an answer to what the follower still asks for.
 

@@ -52,6 +52,7 @@ from moldau.replication.fetching.answers import (
     meaning_of,
     out_of_range,
     pieces,
+    rest_after,
 )
 from moldau.replication.fetching.followed import Followed
 from moldau.replication.fetching.offset_requests import ask_offsets
@@ -539,15 +540,21 @@ class Fetcher:
             logger.log(level, "%s: %s", followed.replica.key, trouble)
             followed.trouble = trouble
 
-    def _rest_partition(self, followed: Followed) -> None:
+    def _rest_partition(self, followed: Followed, rest_s: float | None = None) -> None:
         if self._followed.get(followed.key) is followed:
-            self._plan.rest(followed.key, self._clock.monotonic() + self._backoff_s)
+            rest_s = self._backoff_s if rest_s is None else rest_s
+            self._plan.rest(followed.key, self._clock.monotonic() + rest_s)
 
     def _refused(self, followed: Followed, error: ErrorCode) -> None:
         """Let a partition rest that the leader does not serve now."""
-        level = logging.DEBUG if error in EXPECTED_ERRORS else logging.ERROR
+        is_expected = error in EXPECTED_ERRORS
+        level = logging.DEBUG if is_expected else logging.ERROR
         self._say(followed, level, f"leader {self.leader} answers {error.name}")
-        self._rest_partition(followed)
+        if is_expected:
+            self._rest_partition(followed, rest_after(followed.refusals, self._backoff_s))
+            followed.refusals += 1
+        else:
+            self._rest_partition(followed)
 
     def _fail(self, followed: Followed, reason: str, level: int = logging.WARNING) -> None:
         """Do not ask for a partition before its metadata changes."""

@@ -9,7 +9,7 @@ from moldau.replication.partition import Partition
 class Followed:
     """One partition of a fetcher."""
 
-    __slots__ = ("failed", "key", "lag", "leader_epoch", "replica", "trouble")
+    __slots__ = ("failed", "key", "lag", "leader_epoch", "refusals", "replica", "trouble")
 
     def __init__(self, replica: Partition) -> None:
         self.replica = replica
@@ -20,6 +20,8 @@ class Followed:
         """How many offsets the replica was behind the leader's high watermark at the last answer,
         as Kafka counts it."""
         self.failed = False
+        self.refusals = 0
+        """How often the leader did not know yet, or any more, what the metadata says of it."""
         self.trouble = ""
         """What was last said to be wrong with it. While it lasts, that is not said again."""
 
