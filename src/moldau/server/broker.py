@@ -24,12 +24,16 @@ from moldau.cluster.model import Endpoint as AdvertisedEndpoint
 from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings, host_limits
 from moldau.server.controller_routes import make_controller_dispatcher
+from moldau.server.handlers.produce_fast_path import PRODUCE_KEY
 from moldau.server.network.connection import Connection
 from moldau.server.network.connections import ConnectionLimits, Connections
 from moldau.server.network.dispatch import Answer, Dispatcher
 from moldau.server.network.listeners import Endpoint
 from moldau.server.network.start_gate import BETWEEN_BROKERS, StartGate
+from moldau.server.nodes.broker_channels import BrokerChannels
 from moldau.server.nodes.cluster_chores import cluster_chores
+from moldau.server.nodes.leader_hints import LeaderHints
+from moldau.server.nodes.successors import SuccessorProduce
 from moldau.server.parts import Parts, Ports
 from moldau.server.routes import make_routes
 from moldau.server.upkeep.housekeeping import Chore, keep_doing
@@ -42,6 +46,10 @@ FLUSH_INTERVAL_S = 1.0
 
 STOP_PATIENCE_S = 5.0
 """How long a stop waits for requests that are being carried out."""
+
+HANDOVER_S: Final = 0.1
+"""How long a broker that leads nothing any more still answers, so that those who write to it are
+told who leads now. A client of librdkafka whose connection just ends may look for a second."""
 
 REGISTRATION_TIMEOUT: Final = "initial.broker.registration.timeout.ms"
 
@@ -81,6 +89,8 @@ class Broker:
         )
         self._controller_dispatcher: Dispatcher | None = None
         parts.on_directories_lost = self._directories_lost
+        self._successors: BrokerChannels | None = None
+        """The ways to the brokers that lead next, once this one stops."""
 
     def _connection_limits(self) -> ConnectionLimits:
         """Return the limits in force: they may be changed while the broker runs."""
@@ -365,7 +375,9 @@ class Broker:
         is_member = membership.broker_epoch >= 0
         if is_member and self.parts.settings.quorum.kind is not NodeKind.ALONE:
             # Clients are served until others lead: they find them by asking here.
-            await self._sign_off(CLUSTER_SIGN_OFF_S)
+            self._send_writes_on()
+            if await self._sign_off(CLUSTER_SIGN_OFF_S):
+                await asyncio.sleep(HANDOVER_S)
         for listener in (*self._listeners, *self._controller_listeners):
             listener.close()
         await self.connections.finish(STOP_PATIENCE_S)
@@ -383,13 +395,27 @@ class Broker:
         self._dispatcher.close()
         await self._stop_serving_nodes()
         await self.parts.store.close()
-        if self.parts.channels is not None:
-            await self.parts.channels.close()
+        for channels in (self.parts.channels, self._successors):
+            if channels is not None:
+                await channels.close()
         if is_member:
             await self.parts.housekeeping.close_logs(membership.records_epoch)
             logger.info("broker %d has stopped", self.parts.broker_id)
         else:
             self.parts.logs.release()
+
+    def _send_writes_on(self) -> None:
+        """Have the next leaders take what clients write here before they have noticed."""
+        parts = self.parts
+        calls = self._successors = parts.open_broker_channels(
+            "successors", round(STOP_PATIENCE_S * 1000)
+        )
+        self._dispatcher.answer_by(
+            PRODUCE_KEY,
+            lambda handler: SuccessorProduce(
+                handler, calls, LeaderHints(parts.image), parts.broker_id, parts.ports.clock
+            ),
+        )
 
     async def _stop_serving_nodes(self) -> None:
         await self._controller_connections.finish(STOP_PATIENCE_S)
@@ -404,12 +430,17 @@ class Broker:
             self._heartbeats.cancel()
             await asyncio.gather(self._heartbeats, return_exceptions=True)
 
-    async def _sign_off(self, patience_s: float) -> None:
-        """Leave all partitions; without a controller, or its disk, the logs are closed anyway."""
+    async def _sign_off(self, patience_s: float) -> bool:
+        """Leave all partitions and tell whether others lead them.
+
+        Without a controller, or its disk, the logs are closed anyway.
+        """
         if self._heartbeats is None or self._heartbeats.done():
-            return
-        if not await self.parts.membership.sign_off(patience_s):
-            logger.warning("broker %d stops before the controller knows", self.parts.broker_id)
+            return False
+        if await self.parts.membership.sign_off(patience_s):
+            return True
+        logger.warning("broker %d stops before the controller knows", self.parts.broker_id)
+        return False
 
     async def _cancel_tasks(self) -> None:
         for task in self._tasks:

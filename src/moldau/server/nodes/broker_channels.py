@@ -54,6 +54,11 @@ class BrokerChannels:
             raise UnsupportedVersion(f"broker {broker_id} serves {name} up to {version} only")
         return await connection.call(request, version)
 
+    async def call_in(self, broker_id: BrokerId, request: Any, version: int) -> Any:
+        """Send a request in this version, as `call` does: another would not say the same."""
+        connection = await self._connected(broker_id)
+        return await connection.call(request, version)
+
     async def _connected(self, broker_id: BrokerId) -> ClientConnection:
         """Return the connection to a broker, at the address that it has now."""
         if self._closed:
