@@ -17,15 +17,20 @@ if TYPE_CHECKING:
 
     K = TypeVar("K", default=Any)
     V = TypeVar("V", default=Any)
+    K_co = TypeVar("K_co", default=Any, covariant=True)
+    V_co = TypeVar("V_co", default=Any, covariant=True)
 else:
     from typing import TypeVar
 
     K = TypeVar("K")
     V = TypeVar("V")
+    K_co = TypeVar("K_co", covariant=True)
+    V_co = TypeVar("V_co", covariant=True)
 
 __all__ = [
     "Header",
     "K",
+    "K_co",
     "OffsetAndMetadata",
     "ProducerRecord",
     "Record",
@@ -33,13 +38,14 @@ __all__ = [
     "TimestampType",
     "TopicPartition",
     "V",
+    "V_co",
 ]
 
 Header = tuple[str, bytes | None]
 """The name and the value of one header; names may repeat, their order counts."""
 
 
-class Record(NamedTuple, Generic[K, V]):
+class Record(NamedTuple, Generic[K_co, V_co]):
     """One record as it was consumed."""
 
     topic: str
@@ -48,19 +54,19 @@ class Record(NamedTuple, Generic[K, V]):
     timestamp_ms: int
     """Milliseconds since 1970; -1 where there is no timestamp."""
     timestamp_type: TimestampType
-    key: K
-    value: V
+    key: K_co
+    value: V_co
     headers: Sequence[Header] = ()
     leader_epoch: int | None = None
     """The term of the leader that took the record, where the batch tells."""
 
 
-class ProducerRecord(NamedTuple, Generic[K, V]):
+class ProducerRecord(NamedTuple, Generic[K_co, V_co]):
     """One record to be sent, as interceptors see it."""
 
     topic: str
-    value: V | None = None
-    key: K | None = None
+    value: V_co | None = None
+    key: K_co | None = None
     partition: int | None = None
     """None leaves the choice to the key or the partitioner."""
     timestamp_ms: int | None = None

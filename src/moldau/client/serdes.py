@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from moldau.base.errors import ConfigError
 from moldau.base.tuples import NamedTuple
@@ -122,6 +122,12 @@ def built_in(name: str) -> Serde:
         raise ConfigError(f"there is no serializer {name!r}; built in are {', '.join(BUILT_IN)}")
     return make()
 
+
+TextName = Literal["str", "string"]
+"""The names that type checkers know the type of: `str`. All others stand for Any."""
+
+Writer = Serializer[T_contra] | Callable[[T_contra], bytes]
+Reader = Deserializer[T_co] | Callable[[bytes], T_co]
 
 AnySerializer = Serializer[Any] | Callable[[Any], bytes] | str | None
 AnyDeserializer = Deserializer[Any] | Callable[[bytes], Any] | str | None

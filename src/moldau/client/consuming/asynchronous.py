@@ -26,7 +26,7 @@ from moldau.client.consuming.marks import Mark
 from moldau.client.consuming.positions import EARLIEST, LATEST
 from moldau.client.consuming.user_calls import CallsOnLoop
 from moldau.client.errors import ClientClosed, InvalidState
-from moldau.client.records import K, OffsetAndMetadata, Record, TopicPartition, V
+from moldau.client.records import K_co, OffsetAndMetadata, Record, TopicPartition, V_co
 from moldau.engine.arguments import check_number, check_text
 from moldau.engine.offset_lookup import OffsetAndTimestamp
 from moldau.engine.owning_loop import check_loop
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncConsumer(ConsumerFace[K, V]):
+class AsyncConsumer(ConsumerFace[K_co, V_co]):
     """Consumes records in asyncio. One task uses it at a time; any may close it."""
 
     _holder: asyncio.Task[Any] | None = None
@@ -169,7 +169,7 @@ class AsyncConsumer(ConsumerFace[K, V]):
 
     # Consuming
 
-    async def __aiter__(self) -> AsyncIterator[Record[K, V]]:
+    async def __aiter__(self) -> AsyncIterator[Record[K_co, V_co]]:
         """Hand out records one by one; ends when the consumer is closed.
 
         The loop may be left and begun again anywhere: each record is handed out once.
@@ -183,7 +183,7 @@ class AsyncConsumer(ConsumerFace[K, V]):
             for record in walk.rest:
                 yield record
 
-    async def __anext__(self) -> Record[K, V]:
+    async def __anext__(self) -> Record[K_co, V_co]:
         """Hand out the next record; a loop over the consumer costs less for each.
 
         It is done with when the next one is asked for, as with `poll`. Cancelled, none is handed
@@ -200,7 +200,7 @@ class AsyncConsumer(ConsumerFace[K, V]):
                 break
         raise StopAsyncIteration
 
-    async def batches(self) -> AsyncIterator[list[Record[K, V]]]:
+    async def batches(self) -> AsyncIterator[list[Record[K_co, V_co]]]:
         """Hand out lists of records, each of one partition, up to `max_poll_records` long."""
         core = self._running
         while not self._is_closing:
@@ -225,7 +225,7 @@ class AsyncConsumer(ConsumerFace[K, V]):
 
     async def poll(
         self, *, timeout_ms: float = 0, max_records: int | None = None
-    ) -> list[Record[K, V]]:
+    ) -> list[Record[K_co, V_co]]:
         """Wait up to this long for records and hand out those there are; [] if none came.
 
         Cancelled, nothing was handed out.

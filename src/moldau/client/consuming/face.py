@@ -14,7 +14,7 @@ from moldau.client.consuming.listeners import check_listener
 from moldau.client.consuming.user_calls import UserCalls
 from moldau.client.errors import ClientClosed, InvalidSetting, InvalidState
 from moldau.client.interceptors import InterceptorChain
-from moldau.client.records import K, Record, V
+from moldau.client.records import K_co, Record, V_co
 from moldau.client.serdes import Deserializer, close, configure, deserialize_with
 from moldau.client.settings import accepts_kafka_names, name_of
 from moldau.client.statistics import Metrics, StatsCallback
@@ -42,7 +42,7 @@ CLOSE_TIMEOUT_S: Final = 30.0
 DEFAULT_STRATEGY: Final = ("range", "cooperative-sticky")
 
 
-class ConsumerFace(Generic[K, V]):
+class ConsumerFace(Generic[K_co, V_co]):
     """Settings and what needs no waiting; the faces add how they wait."""
 
     _core: ConsumerCore | None = None
@@ -54,8 +54,8 @@ class ConsumerFace(Generic[K, V]):
         *,
         group_id: str | None = None,
         topics: Sequence[str] = (),
-        key_deserializer: Deserializer[K] | Callable[[bytes], K] | str | None = None,
-        value_deserializer: Deserializer[V] | Callable[[bytes], V] | str | None = None,
+        key_deserializer: Deserializer[K_co] | Callable[[bytes], K_co] | str | None = None,
+        value_deserializer: Deserializer[V_co] | Callable[[bytes], V_co] | str | None = None,
         auto_offset_reset: str = "latest",
         enable_auto_commit: bool = True,
         auto_commit_interval_ms: int = 5_000,

@@ -37,7 +37,7 @@ from moldau.client.consuming.marks import BlockingMark
 from moldau.client.consuming.positions import EARLIEST, LATEST
 from moldau.client.consuming.user_calls import Attending, CallsInThread, KeptCall
 from moldau.client.errors import ClientClosed, ConcurrentUse, InvalidState
-from moldau.client.records import K, OffsetAndMetadata, Record, TopicPartition, V
+from moldau.client.records import K_co, OffsetAndMetadata, Record, TopicPartition, V_co
 from moldau.engine.arguments import check_number, check_text
 from moldau.engine.offset_lookup import OffsetAndTimestamp
 from moldau.engine.partitions import (
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Consumer(ConsumerFace[K, V]):
+class Consumer(ConsumerFace[K_co, V_co]):
     """Consumes records in a thread. One thread uses it at a time; any may close it.
 
     The work is done in a loop thread of its own, which hands over whole lists of records, so that a
@@ -217,7 +217,7 @@ class Consumer(ConsumerFace[K, V]):
 
     # Consuming
 
-    def __iter__(self) -> Iterator[Record[K, V]]:
+    def __iter__(self) -> Iterator[Record[K_co, V_co]]:
         """Hand out records one by one; ends when the consumer is closed.
 
         The loop may be left and begun again anywhere: each record is handed out once.
@@ -231,7 +231,7 @@ class Consumer(ConsumerFace[K, V]):
             with self._looping():
                 yield from walk.rest
 
-    def __next__(self) -> Record[K, V]:
+    def __next__(self) -> Record[K_co, V_co]:
         """Hand out the next record; a loop over the consumer costs less for each.
 
         It is done with when the next one is asked for, as with `poll`.
@@ -247,7 +247,7 @@ class Consumer(ConsumerFace[K, V]):
                 break
         raise StopIteration
 
-    def batches(self) -> Iterator[list[Record[K, V]]]:
+    def batches(self) -> Iterator[list[Record[K_co, V_co]]]:
         """Hand out lists of records, each of one partition, up to `max_poll_records` long."""
         core = self._running
         while not self._is_closing:
@@ -281,7 +281,9 @@ class Consumer(ConsumerFace[K, V]):
         finally:
             self._in_loop = False
 
-    def poll(self, *, timeout_ms: float = 0, max_records: int | None = None) -> list[Record[K, V]]:
+    def poll(
+        self, *, timeout_ms: float = 0, max_records: int | None = None
+    ) -> list[Record[K_co, V_co]]:
         """Wait up to this long for records and hand out those there are; [] if none came."""
         return self._handed(self._running.poll(timeout_ms, max_records))
 
