@@ -17,6 +17,7 @@ from kafka_harness.moldau_node import MoldauNode
 from kafka_harness.topics import create_topic
 
 MOLDAU = str(Path(sys.executable).with_name("moldau"))
+CTRL_D = b"\x04"
 CTRL_C = b"\x03"
 PATIENCE_S = 60
 
@@ -97,6 +98,28 @@ def test_the_user_is_asked_and_no_means_no(broker: MoldauNode) -> None:
     done = on_terminal(broker, "topic", "delete", "kept", answers=[(question, b"y\n")])
     assert (done.status, "deleted" in done.text) == (0, True)
     assert "kept" not in on_terminal(broker, "topic", "list").text
+
+
+def test_lines_that_are_typed_are_counted(broker: MoldauNode) -> None:
+    typed = [(b"1> ", b"one\n"), (b"2> ", b"two\n"), (b"3> ", CTRL_D)]
+    shown = on_terminal(broker, "produce", "orders", answers=typed)
+    assert shown.status == 0
+    assert shown.text.split("\r\n") == [
+        "Each line is a record for orders. Ctrl-D ends.",
+        "1> one",
+        "2> two",
+        "3> \r\x1b[Kmoldau: records delivered: 2",
+        "",
+    ]
+
+
+def test_progress_is_shown_of_a_file_and_not_of_what_is_given(
+    broker: MoldauNode, tmp_path: Path
+) -> None:
+    (tmp_path / "lines").write_bytes(b"one\ntwo\n")
+    shown = on_terminal(broker, "produce", "orders", "-i", str(tmp_path / "lines"))
+    assert (shown.status, "2 records read" in shown.text) == (0, True)
+    assert on_terminal(broker, "produce", "orders", "three") == Screen("", 0)
 
 
 def test_a_watch_shows_the_list_again_in_place_until_ctrl_c(broker: MoldauNode) -> None:

@@ -20,7 +20,14 @@ from moldau.base.errors import UserError
 from moldau.cli.frame.completion import complete_topics
 from moldau.cli.frame.connection import Connection, connection_options
 from moldau.cli.frame.failures import INTERRUPTED, complain, reason_of
-from moldau.cli.stream.lines import Interrupts, given_lines, interruptible, line_lists, read_chunk
+from moldau.cli.stream.lines import (
+    Interrupts,
+    given_lines,
+    interruptible,
+    line_lists,
+    numbered,
+    read_chunk,
+)
 from moldau.cli.stream.progress import Progress
 from moldau.cli.stream.reading import (
     Read,
@@ -89,8 +96,9 @@ class InputFormat:
 def produce(topic: str, values: tuple[str, ...], file: Path | None, **options: Any) -> None:
     r"""Send lines of standard input, of a file, or given here, as records.
 
-    A line is a value; bytes go through as they are. On a terminal progress is shown, in a pipe
-    nothing is said unless it fails. Ctrl-C ends the reading; what was read is still delivered.
+    A line is a value; bytes go through as they are. Lines that are typed are numbered, and progress
+    is shown on a terminal; in a pipe nothing is said unless it fails. Ctrl-C ends the reading; what
+    was read is still delivered.
 
     \b
     moldau produce orders -K : < orders.txt          key:value
@@ -123,7 +131,9 @@ def produce(topic: str, values: tuple[str, ...], file: Path | None, **options: A
     is_typed = not values and file is None and sys.stdin.isatty()
     if is_typed:
         click.echo(f"Each line is a record for {topic}. Ctrl-D ends.", err=True)
-    status = _send(settings, target, read, partial(_source, values, file), is_typed=is_typed)
+    progress = Progress("read", is_wanted=not values and not is_typed)
+    source = partial(_source, values, file)
+    status = _send(settings, target, read, source, progress, is_typed=is_typed)
     if status:
         raise click.exceptions.Exit(status)
 
@@ -146,7 +156,9 @@ def _source(
     if values:
         return given_lines(values)
     stream = sys.stdin.buffer if file is None else stack.enter_context(_opened(file))
-    return line_lists(interruptible(interrupts, partial(read_chunk, stream)))
+    lists = line_lists(interruptible(interrupts, partial(read_chunk, stream)))
+    is_dialogue = file is None and sys.stdin.isatty() and sys.stderr.isatty()
+    return numbered(lists, sys.stderr) if is_dialogue else lists
 
 
 @contextmanager
@@ -160,11 +172,16 @@ def _opened(file: Path) -> Iterator[BinaryIO]:
 
 
 def _send(
-    settings: dict[str, Any], target: Target, read: Read, source: Source, *, is_typed: bool
+    settings: dict[str, Any],
+    target: Target,
+    read: Read,
+    source: Source,
+    progress: Progress,
+    *,
+    is_typed: bool,
 ) -> int:
     """Send everything; return the status to end with."""
     producer: Producer[bytes, bytes] = Producer(**settings)
-    progress = Progress("read", is_wanted=not sys.stdin.isatty())
     sending = Sending(producer, target, read, progress)
     with ExitStack() as stack:
         interrupts = Interrupts()

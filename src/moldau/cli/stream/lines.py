@@ -11,9 +11,10 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from types import FrameType, TracebackType
-from typing import Any, BinaryIO, Final, Self, TypeVar, cast
+from typing import Any, BinaryIO, Final, Self, TextIO, TypeVar, cast
 
 from moldau.base.errors import UserError
+from moldau.cli.stream.progress import ERASE
 
 T = TypeVar("T")
 
@@ -62,6 +63,22 @@ def interruptible(interrupts: Interrupts, read: Callable[[], bytes]) -> Callable
             return b""
 
     return reading
+
+
+def numbered(lists: Iterable[list[bytes]], screen: TextIO) -> Iterator[list[bytes]]:
+    """Show, before each line is typed, which one it is: the number that errors name it by."""
+    number = 1
+    waiting = iter(lists)
+    while True:
+        screen.write(f"{number:,}> ")
+        screen.flush()
+        lines = next(waiting, None)
+        if lines is None:
+            screen.write(ERASE)  # nothing was typed there
+            screen.flush()
+            return
+        number += len(lines)
+        yield lines
 
 
 def given_lines(values: Iterable[str]) -> Iterator[list[bytes]]:
