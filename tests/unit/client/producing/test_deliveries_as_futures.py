@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import sys
 import threading
 
 import pytest
@@ -125,23 +126,60 @@ def test_as_completed_hands_them_out_as_they_are_settled():
     run_without_leaks(scenario())
 
 
-def test_wait_for_and_shield_end_the_waiting_alone():
+def test_a_time_out_ends_the_waiting_alone():
     async def scenario():
-        batch = Batch()
-        one, other, third = batch.deliveries
+        one, other, third = (batch := Batch()).deliveries
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(one), 0.01)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(other, 0.01)
+            async with asyncio.timeout(0.01):
+                await other
         task = asyncio.ensure_future(asyncio.wait_for(_awaited(third), 5))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         soon(batch.settle)
-        assert (await one).offset == 100
+        assert offsets([await one, await other]) == [100, 101]
         assert (await asyncio.wait_for(asyncio.shield(third), 5)).offset == 102
         assert (await asyncio.wait_for(third, 0)).offset == 102
+
+    run_without_leaks(scenario())
+
+
+def test_only_the_wait_for_of_python_3_11_cancels_the_delivery_it_gives_up_on():
+    """There it calls `cancel` of the future it was given, which nobody else's `cancel` looks like.
+
+    From 3.12 on it is `asyncio.timeout`, which cancels the task that waits.
+    """
+
+    async def scenario():
+        batch = Batch(count=1)
+        (delivery,) = batch.deliveries
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(delivery, 0.01)
+        assert delivery.cancelled() == (sys.version_info < (3, 12))
+        batch.settle()
+        if not delivery.cancelled():
+            assert (await delivery).offset == 100
+
+    run_without_leaks(scenario())
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="tasks are eager from Python 3.12 on")
+def test_eager_tasks_await_them():
+    async def scenario():
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+        batch, written = Batch(), Batch()
+        written.settle()
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(_awaited(one)) for one in (*batch.deliveries, *written.deliveries)
+            ]
+            assert [task.done() for task in tasks] == [False] * 3 + [True] * 3
+            soon(batch.settle)
+        assert offsets(task.result() for task in tasks) == [100, 101, 102] * 2
+        assert offsets(await asyncio.gather(*batch.deliveries)) == [100, 101, 102]
 
     run_without_leaks(scenario())
 
