@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from moldau.base.errors import ConfigError
 from moldau.base.tuples import NamedTuple
-from moldau.client.statistics import StatsCallback
+from moldau.client.statistics import StatsCallback, check_callback
 from moldau.engine.settings import IsolationLevel, Settings, at_least
 
 _DURATION: Final = (
@@ -102,6 +102,7 @@ class ConsumerSettings(Settings):
 
     def check(self) -> None:
         """Refuse what cannot be, and what excludes each other."""
+        check_callback(self.stats_callback)
         for name, least in _LEAST.items():
             at_least(least, name, getattr(self, name))
         if self.group_protocol.lower() != "classic":

@@ -7,7 +7,7 @@ from typing import Final
 
 from moldau.base.errors import ConfigError
 from moldau.client.settings import INT32_MAX
-from moldau.client.statistics import StatsCallback
+from moldau.client.statistics import StatsCallback, check_callback
 from moldau.engine.settings import Settings, at_least, one_of
 from moldau.records.compression import Codec
 
@@ -79,6 +79,7 @@ class ProducerSettings(Settings):
         """Refuse what cannot be, and what excludes each other."""
         if self.acks not in ACKS:
             raise ConfigError(f"acks={self.acks!r} is not one of all, 1, 0")
+        check_callback(self.stats_callback)
         self._check_numbers()
         self._is_idempotent()
         one_of([codec.label for codec in Codec], "compression_type", self.compression_type)

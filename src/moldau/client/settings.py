@@ -91,7 +91,7 @@ def accepts_kafka_names(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*arguments: P.args, **settings: P.kwargs) -> R:
-        if len(arguments) > 1 and isinstance(arguments[1], Mapping):
+        if any(isinstance(one, Mapping) for one in arguments[1:]):
             kind = type(arguments[0]).__name__
             raise InvalidSetting(
                 f"settings are keyword arguments: with a dict, write {kind}(**settings)"

@@ -11,11 +11,19 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from moldau.base.errors import ConfigError
+
 logger = logging.getLogger(__name__)
 
 Metrics = Mapping[str, float]
 """A number for each name; totals count from the start of the client."""
 StatsCallback = Callable[[Metrics], object]
+
+
+def check_callback(given: object) -> None:
+    """Refuse what is no function: each call would fail later, and only a log would say so."""
+    if given is not None and not callable(given):
+        raise ConfigError(f"stats_callback={given!r:.100} is not a function")
 
 
 class StatisticsSettings(Protocol):

@@ -114,10 +114,17 @@ def test_what_takes_the_place_of_a_removed_setting_exists():
     assert not known & REMOVED.keys()
 
 
+@pytest.mark.parametrize("before", [(), ("127.0.0.1:9092",)], ids=["alone", "second"])
 @pytest.mark.parametrize("kind", [Producer, AsyncProducer, Consumer, AsyncConsumer, Admin])
-def test_a_dict_of_settings_is_refused_with_how_to_give_it(kind):
+def test_a_dict_of_settings_is_refused_with_how_to_give_it(kind, before):
     with pytest.raises(ConfigError, match=re.escape(f"{kind.__name__}(**settings)")):
-        kind({"linger.ms": 5})
+        kind(*before, {"linger.ms": 5})
+
+
+@pytest.mark.parametrize("kind", [Producer, AsyncProducer, Consumer, AsyncConsumer])
+def test_a_stats_callback_that_is_no_function_is_refused_before_it_is_called(kind):
+    with pytest.raises(ConfigError, match="stats_callback=5 is not a function"):
+        kind(stats_callback=5)
 
 
 @pytest.mark.parametrize(

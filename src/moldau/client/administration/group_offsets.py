@@ -13,7 +13,7 @@ from moldau.engine.asking import by_topic
 from moldau.engine.cluster import CoordinatorKind
 from moldau.engine.group_offsets import commit_offsets, settle_partition
 from moldau.engine.offset_requests import NEWEST_VERSION, committed_offsets, fetch_request
-from moldau.engine.partitions import ByPartition, Partition, as_partitions, several
+from moldau.engine.partitions import ByPartition, Partition, as_offsets, as_partitions, several
 from moldau.engine.results import Results, Tally
 from moldau.engine.retry import raise_for
 from moldau.protocol.messages.offsets import (
@@ -88,11 +88,7 @@ class GroupOffsetCalls(Calls):
         A group that is not there comes into being; one with members refuses (UnknownMember).
         """
         deadline = self._asking.deadline(timeout_ms)
-        wanted = {
-            TopicPartition(*partition): OffsetAndMetadata(one) if isinstance(one, int) else one
-            for partition, one in offsets.items()
-        }
-        return await commit_offsets(self._asking, group_id, wanted, deadline)
+        return await commit_offsets(self._asking, group_id, as_offsets(offsets), deadline)
 
     async def delete_group_offsets(
         self,

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 from moldau.client.errors import ClientError, InvalidState, RequestTimedOut
 from moldau.client.producing.batch_results import UNKNOWN_OFFSET, BatchResult, Watcher, fresh
 from moldau.client.records import RecordMetadata
+from moldau.engine.arguments import check_number
 from moldau.engine.owning_loop import check_loop
 from moldau.engine.portal import refuse_in_callbacks
 
@@ -311,6 +312,8 @@ class Delivery(Sent, _ThreadsFuture):
         return self._error()
 
     def _wait(self, timeout: float | None) -> None:
+        if timeout is not None:
+            check_number("timeout", timeout)
         if self.done():
             return
         refuse_in_callbacks()

@@ -204,7 +204,16 @@ class ProducerFace(Generic[K, V]):
     ) -> int:
         assert self._partitioner is not None
         topic, value, key = record[:3]
-        partition = self._partitioner.partition(topic, key, key_bytes, value, value_bytes, cluster)
+        try:
+            partition = self._partitioner.partition(
+                topic, key, key_bytes, value, value_bytes, cluster
+            )
+        except ClientError:
+            raise
+        except Exception as error:
+            raise SerializationFailed(
+                f"the partitioner failed: {error!r}", advice="Its traceback is in __cause__."
+            ) from error
         if not isinstance(partition, int) or partition < 0:
             raise SerializationFailed(
                 f"the partitioner chose {partition!r}", advice="A partition is an int from 0 on."

@@ -23,7 +23,6 @@ from moldau.client.errors import (
     BufferFull,
     ClientError,
     RequestTimedOut,
-    SerializationFailed,
 )
 from moldau.client.producing.accumulator import Accumulator
 from moldau.client.producing.batch_results import BatchResult, Guard, Moved, Watcher
@@ -167,7 +166,7 @@ class Parking(Generic[D]):
         with self._guard:
             self._accumulator.used -= size
         if choose is not None:
-            partition = _chosen(choose)
+            partition = choose()
         with self._guard:
             with self._accumulator.overdrawn():
                 delivery = self._outbox.put(topic, key, value, partition, timestamp_ms, headers)
@@ -247,15 +246,3 @@ class Parking(Generic[D]):
 def _tell(watchers: list[Watcher]) -> None:
     for watcher in watchers:
         watcher()
-
-
-def _chosen(choose: Callable[[], int]) -> int:
-    """Ask a user's partitioner; nobody is left here to raise to but the record's own delivery."""
-    try:
-        return choose()
-    except ClientError:
-        raise
-    except Exception as error:
-        raise SerializationFailed(
-            f"the partitioner failed: {error!r}", advice="Its traceback is in __cause__."
-        ) from error

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from kits.leaks import run_without_leaks
-from moldau.client.errors import DeliveryTimedOut, InvalidState, RequestTimedOut
+from moldau.client.errors import DeliveryTimedOut, InvalidArgument, InvalidState, RequestTimedOut
 from moldau.client.interceptors import ProducerInterceptor
 from moldau.client.producing.asynchronous import AsyncProducer
 from moldau.client.producing.batch_results import BatchResult, Moved
@@ -371,6 +371,8 @@ def test_a_delivery_for_threads_waits_for_its_error_too():
     for ask in (delivery.result, delivery.exception):
         with pytest.raises(RequestTimedOut):
             ask(timeout=0)
+        with pytest.raises(InvalidArgument, match="timeout='5' is not a number"):
+            ask(timeout="5")
     assert delivery.running()
     assert not delivery.cancel()
     settling = threading.Timer(0.01, batch.settle, (DeliveryTimedOut("late"),))

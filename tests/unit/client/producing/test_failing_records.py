@@ -147,6 +147,9 @@ def test_a_partitioner_that_raises_fails_its_record_and_no_other_that_waits_for_
             for place in (1, 2):
                 with pytest.raises(SerializationFailed, match="partitioner"):
                     await sent[place]
+            for value in (b"odd", b"bad"):  # the topic is known by now
+                with pytest.raises(SerializationFailed, match="partitioner"):
+                    producer.send("t", value)
 
     run_without_leaks(scenario(), timeout_s=WAIT_S)
 
