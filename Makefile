@@ -91,7 +91,7 @@ test-long: setup ## the matrices that `make test` has samples of; run it before 
 # Once more on what `make wheel` builds: what drives whole brokers, real and simulated, and the parts
 # of them that are compiled. More goes there: make test-compiled OF_COMPILED="tests/process tests/compat"
 OF_COMPILED := tests/process/test_form.py tests/process/test_kill_nine.py tests/process/test_memory_budget.py tests/sim/test_broker_seeds.py \
-  tests/contract tests/unit/coordination tests/unit/storage tests/unit/records tests/unit/server/test_connection.py \
+  tests/contract tests/unit/coordination tests/unit/storage tests/unit/records tests/unit/client/consuming tests/unit/server/test_connection.py \
   $(wildcard tests/unit/server/test_connection_*.py) tests/unit/transport/test_stream_memory.py \
   tests/unit/replication tests/unit/protocol/test_single_fetch.py $(wildcard tests/sim/test_follower*.py) \
   $(wildcard tests/unit/server/test_fetch*.py tests/unit/server/test_single_fetch*.py) tests/unit/server/test_wait_timer.py

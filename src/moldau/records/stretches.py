@@ -13,7 +13,7 @@ numbers, damage) is left to who reads one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, repeat
 from struct import iter_unpack, unpack
 from typing import Final
@@ -72,13 +72,6 @@ class Stretch(NamedTuple):
     def end(self) -> int:
         """The position behind the last record."""
         return self.position + self.length * self.size
-
-    def fields(
-        self, payload: bytes, first_offset: int, base_timestamp: int, append_time: int | None
-    ) -> Iterator[Fields]:
-        """Read the records, of which the first has this offset, as tuples."""
-        columns = self.columns(payload, first_offset, base_timestamp, append_time)
-        return zip(*columns, repeat(()), strict=False)
 
     def columns(
         self, payload: bytes, first_offset: int, base_timestamp: int, append_time: int | None

@@ -104,6 +104,7 @@ def test_a_stretch_never_takes_a_record_that_is_not_all_there(cut):
     assert stretch.length == len(payload) // stretch.size
 
 
+@pytest.mark.patches
 def test_where_no_stretch_is_found_the_next_look_comes_later_and_later(monkeypatch):
     looks = []
     monkeypatch.setattr(

@@ -14,13 +14,12 @@ Pure: bytes in, records out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, repeat
+from typing import TYPE_CHECKING, Any, Final
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.tuples import NamedTuple
-from moldau.client.consuming.plain_records import PlainRecords
 from moldau.client.consuming.positions import PartitionState
 from moldau.client.errors import ClientError, CorruptAnswer, SerializationFailed
 from moldau.client.records import Record, TimestampType, TopicPartition
@@ -28,12 +27,14 @@ from moldau.client.serdes import Deserialize
 from moldau.engine.fetched_batches import BatchWalk, Split, VisibleBatch
 from moldau.engine.metadata import NO_EPOCH
 from moldau.protocol.messages.data import AbortedTransaction
+from moldau.records.record import FieldColumns, iter_field_columns, payload_of
 from moldau.records.record import Record as StoredRecord
-from moldau.records.record import payload_of
 
 if TYPE_CHECKING:
     from moldau.engine.arrow_answer import ArrowAnswer, TakenBatch
     from moldau.engine.arrow_batches import ArrowForm
+
+_NEW: Final = tuple.__new__
 
 
 class DecodingRules(NamedTuple):
@@ -61,12 +62,11 @@ class Fetched:
         "_batch",
         "_columns",
         "_error",
-        "_plain",
-        "_raw",
+        "_failure",
+        "_reading",
         "_returned",
         "_rules",
         "_spans",
-        "_type",
         "_view",
         "_walk",
         "leader_epoch",
@@ -112,9 +112,10 @@ class Fetched:
             check_crcs=self._rules.check_crcs,
         )
         self._batch: VisibleBatch | None = None
-        self._plain: PlainRecords | None = None
-        self._raw: Iterator[StoredRecord] | None = None
-        self._type = TimestampType.CREATE_TIME
+        self._reading: Iterator[Record[Any, Any]] = iter(())
+        """The records of that batch which were not taken yet, up to the first that is bad."""
+        self._failure: CorruptRecords | None = None
+        """What is wrong with that one, once the records before it were read."""
 
     @property
     def stale(self) -> bool:
@@ -203,23 +204,16 @@ class Fetched:
         return Taken([], self.next_offset, self.leader_epoch)
 
     def _take_batch(self, count: int) -> Taken:
-        """Take from the batch that is being read, on the fast path as far as it goes."""
+        """Take from the batch that is being read; good records before bad bytes come first."""
         batch = self._batch
         assert batch is not None
-        topic, partition = self.partition
         wanted, self.leader_epoch = max(self.next_offset, batch.first_wanted), batch.leader_epoch
-        records: list[Record[Any, Any]] = []
-        if self._plain is not None:
-            epoch = None if self.leader_epoch == NO_EPOCH else self.leader_epoch
-            records = self._plain.take(count, topic, partition, epoch)
-            if len(records) < count and not self._plain.finished:
-                self._raw = self._plain.the_rest()
-                self._plain = None
-        failure = self._take_raw(records, count) if self._raw is not None else None
+        records = list(islice(self._reading, count))
+        failure, self._failure = self._failure, None
         if records and (failure is not None or len(records) == count):
             self.next_offset = max(wanted, records[-1].offset + 1)
         elif failure is None:
-            self._batch = self._plain = self._raw = None
+            self._batch = None
             self.next_offset = batch.next_offset
         if failure is not None:
             named = self._corrupt(failure)
@@ -230,24 +224,6 @@ class Fetched:
         if self._rules.key is not None or self._rules.value is not None:
             records = self._deserialized(records)
         return Taken(records, self.next_offset, self.leader_epoch)
-
-    def _take_raw(self, records: list[Record[Any, Any]], count: int) -> CorruptRecords | None:
-        """Add records that were read the general way; return what stopped it, if anything did."""
-        assert self._raw is not None
-        stored: list[StoredRecord] = []
-        failure = None
-        try:
-            stored.extend(islice(self._raw, count - len(records)))
-        except CorruptRecords as error:
-            failure = error
-        topic, partition = self.partition
-        epoch = None if self.leader_epoch == NO_EPOCH else self.leader_epoch
-        make, kind, type_ = tuple.__new__, Record, self._type
-        records += [
-            make(kind, (topic, partition, offset, timestamp, type_, key, value, headers, epoch))
-            for offset, timestamp, key, value, headers in stored
-        ]
-        return failure
 
     def _deserialized(self, records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
         """Read keys and values; what cannot be read is kept for the next call, if others can."""
@@ -261,7 +237,10 @@ class Fetched:
                 if read_value is not None:
                     value = read_value(topic, value)
                 made.append(
-                    Record(topic, partition, offset, timestamp, type_, key, value, headers, epoch)
+                    _NEW(
+                        Record,
+                        (topic, partition, offset, timestamp, type_, key, value, headers, epoch),
+                    )
                 )
         except SerializationFailed as error:
             offset = records[len(made)].offset
@@ -276,21 +255,31 @@ class Fetched:
         batch = self._batch = self._walk.next()
         if batch is None:
             return False
+        columns: Iterator[FieldColumns]
         if batch.header is None:
             from moldau.records import legacy  # noqa: PLC0415 - only logs from before 0.11 need it
 
             message = legacy.read_message(self._view, batch.span)
-            self._raw = iter(legacy.unwrapped(message))
-            self._type = (
+            columns = map(_column_of_one, legacy.unwrapped(message))
+            type_ = (
                 TimestampType(message.timestamp_type)
                 if batch.span.magic > 0
                 else TimestampType.NO_TIMESTAMP
             )
         else:
             payload = payload_of(batch.header, self._view, batch.span.position)
-            self._plain = PlainRecords(batch.header, payload)
-            self._type = TimestampType(batch.header.timestamp_type)
+            columns = iter_field_columns(batch.header, payload)
+            type_ = TimestampType(batch.header.timestamp_type)
+        epoch = None if batch.leader_epoch == NO_EPOCH else batch.leader_epoch
+        self._reading = _records_of(self._good(columns), self.partition, type_, epoch)
         return True
+
+    def _good(self, columns: Iterable[FieldColumns]) -> Iterator[FieldColumns]:
+        """End before what is wrong: a compiled `list.extend` forgets what came before an error."""
+        try:
+            yield from columns
+        except CorruptRecords as error:
+            self._failure = error
 
     def _corrupt(self, error: CorruptRecords) -> ClientError:
         topic, partition = self.partition
@@ -299,6 +288,33 @@ class Fetched:
             advice=f"Seek past offset {self.next_offset} to go on behind the bad records.",
         )
         return self._error
+
+
+def _records_of(
+    columns: Iterable[FieldColumns],
+    partition: TopicPartition,
+    timestamp_type: TimestampType,
+    leader_epoch: int | None,
+) -> Iterator[Record[Any, Any]]:
+    """Make the user's records: a consumer spends most of its time here, so no Python runs for one.
+
+    `Record` itself would be called through Python, and `map` would make one more tuple for each.
+    """
+    topic, number = partition
+
+    def fields_of(some: FieldColumns) -> Iterator[tuple[Any, ...]]:
+        offsets, timestamps, keys, values, headers = some
+        return zip(
+            repeat(topic), repeat(number), offsets, timestamps, repeat(timestamp_type),
+            keys, values, headers, repeat(leader_epoch), strict=False,
+        )  # fmt: skip
+
+    return map(_NEW, repeat(Record), chain.from_iterable(map(fields_of, columns)))
+
+
+def _column_of_one(record: StoredRecord) -> FieldColumns:
+    offset, timestamp, key, value, headers = record
+    return FieldColumns((offset,), (timestamp,), (key,), (value,), (headers,))
 
 
 def _not_deserialized(
