@@ -73,7 +73,9 @@ COMPARISONS: tuple[Comparison, ...] = (
     *_written(1000, "AsyncProducer", "moldau-async", "aiokafka", 2.5),
     *_read("AsyncConsumer, 100 B, one by one", "moldau-async", "aiokafka", 1.0),
     *_read("Consumer, 100 B, one by one", "moldau-blocking", "kafka-python", 4.0),
-    *_read("Consumer, 100 B, in columns", "moldau-columns", "confluent-kafka", 1.5),
+    *_read("Consumer, 100 B, one by one", "moldau-blocking", "confluent-kafka", 0.9),
+    *_read("Consumer.batches, 100 B", "moldau-batches", "confluent-kafka", 1.0),
+    *_read("Consumer, 100 B, in columns", "moldau-columns", "confluent-kafka", 3.0),
     _once("round_trip", ROUND_TRIP, "one request and its answer, p50", "us", 0.7),
     _once("importing", IMPORT, "importing producer and consumer: CPU", "ms", 1.0),
 )

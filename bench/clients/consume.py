@@ -1,8 +1,8 @@
-"""Reading: record by record against aiokafka and kafka-python, in columns against confluent-kafka.
+"""Reading: record by record, in lists and in columns, against what other clients do at their best.
 
 Every client reads the same partition of the same broker in a process of its own, one after the
-other. confluent-kafka is asked for 10,000 records at a time, its quickest way, and looks at their
-values; the columns are `pyarrow.RecordBatch`es.
+other. confluent-kafka is asked for 10,000 records at a time, its quickest way; our lists are as
+long as `max_poll_records` allows by default, 500. The columns are `pyarrow.RecordBatch`es.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from bench.clients.bars import COMPARISONS, CPU, IMPORT, RATE, once, writing
+from bench.clients.bars import COMPARISONS, CPU, IMPORT, RATE, once, reading, writing
 from bench.clients.consume import READERS
 from bench.clients.produce import CONTESTS
 from bench.clients.report import render
@@ -41,6 +41,7 @@ def test_every_comparison_is_measured_by_some_work():
         if comparison.measure.work == "produce":
             assert {comparison.ours, comparison.theirs} <= written
         elif comparison.measure.work == "consume":
-            assert comparison.against in READERS
+            read = {reading(client, one) for client in READERS for one in (RATE, CPU)}
+            assert {comparison.ours, comparison.theirs} <= read
     for work in WORKS:
         assert callable(importlib.import_module(f"bench.clients.{work}").run)
