@@ -77,7 +77,9 @@ class Stretch(NamedTuple):
         self, payload: bytes, first_offset: int, base_timestamp: int, append_time: int | None
     ) -> tuple[range, Iterable[int], Iterable[bytes | None], Iterable[bytes | None]]:
         """Read offsets, timestamps, keys and values; only the offsets are sure to end."""
-        records = memoryview(payload)[self.position : self.end]
+        # Not a memoryview: Python before 3.12.2 crashes when its collector clears one that an
+        # iterator of `struct` still reads (gh-77894).
+        records = payload[self.position : self.end]
         return (
             range(first_offset, first_offset + self.length),
             self._times(payload, base_timestamp) if append_time is None else repeat(append_time),
@@ -99,7 +101,7 @@ class Stretch(NamedTuple):
         }
         return map(times.__getitem__, written)
 
-    def _column(self, records: memoryview, start: int, size: int) -> Iterable[bytes | None]:
+    def _column(self, records: bytes, start: int, size: int) -> Iterable[bytes | None]:
         if size < 0:
             return repeat(None)
         before = start - self.position

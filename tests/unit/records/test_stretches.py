@@ -1,3 +1,4 @@
+import gc
 from itertools import islice
 
 import pytest
@@ -113,6 +114,16 @@ def test_where_no_stretch_is_found_the_next_look_comes_later_and_later(monkeypat
     batch = batch_of(alike(3000))
     assert len(list(iter_fields(parse_header(batch), batch[61:]))) == 3000
     assert looks == [0, 32, 96, 224, 480, 992, 1504, 2016, 2528]
+
+
+def test_a_stretch_that_was_not_read_to_its_end_may_lie_in_a_cycle():
+    batch = batch_of(alike(60))
+    reading = iter_fields(parse_header(batch), batch[61:])
+    next(reading)
+    cycle = [reading]
+    cycle.append(cycle)
+    del reading, cycle
+    gc.collect()  # would end the process
 
 
 def test_an_emptied_batch_has_nothing_to_look_at():
