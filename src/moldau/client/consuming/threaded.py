@@ -16,6 +16,7 @@ from collections.abc import (
 )
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -222,6 +223,10 @@ class Consumer(ConsumerFace[K_co, V_co]):
 
         The loop may be left and begun again anywhere: each record is handed out once.
         """
+        # A generator of records would run some Python for each of them.
+        return chain.from_iterable(self._walks())
+
+    def _walks(self) -> Iterator[Iterator[Record[K, V]]]:
         core = self._running
         while not self._is_closing:
             try:
@@ -229,7 +234,7 @@ class Consumer(ConsumerFace[K_co, V_co]):
             except ClientClosed:
                 return
             with self._looping():
-                yield from walk.rest
+                yield walk.rest
 
     def __next__(self) -> Record[K_co, V_co]:
         """Hand out the next record; a loop over the consumer costs less for each.
