@@ -163,6 +163,12 @@ ACCEPTED: tuple[Accepted, ...] = (
     Accepted(
         "configs-described_broker",
         "own",
+        r"socket\.send\.buffer\.bytes.*value",
+        "the kernel sizes the send buffers of clients' sockets by default (ADR 0019)",
+    ),
+    Accepted(
+        "configs-described_broker",
+        "own",
         r"queued\.max\.request\.bytes.*value",
         "what all requests hold together has a limit by default; in Kafka it has none",
     ),

@@ -106,24 +106,17 @@ class Ignoring:
     def closed(self, error): ...
 
 
-def receive_buffer(size=None):
-    """Return what the kernel calls the receive buffer of a socket that was given this size."""
+def kernel_size(option, size=None):
+    """Return what the kernel calls a buffer of a socket that was given this size."""
     with socket.socket() as one:
         if size is not None:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
-        return one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+            one.setsockopt(socket.SOL_SOCKET, option, size)
+        return one.getsockopt(socket.SOL_SOCKET, option)
 
 
-@pytest.mark.parametrize(
-    ("configs", "accepted", "opened"),
-    [
-        ({}, 102_400, None),
-        ({"socket.receive.buffer.bytes": "30000"}, 30_000, None),
-        ({"replica.socket.receive.buffer.bytes": "20000"}, 102_400, 20_000),
-        ({"socket.receive.buffer.bytes": "-1"}, None, None),
-    ],
-)
-def test_sockets_to_other_brokers_have_buffers_of_their_own(configs, accepted, opened):
+def buffer_sizes(configs, option):
+    """Return the sizes that a broker with these configs gives to both ends of a connection."""
+
     async def scenario():
         settings = BrokerSettings.load(None, configs, {})
         network = serve.make_network(settings, None, MemoryBudget())
@@ -139,12 +132,40 @@ def test_sockets_to_other_brokers_have_buffers_of_their_own(configs, accepted, o
             await asyncio.sleep(0)
         sizes = []
         for stream in (streams[0], ours):
-            sizes.append(stream._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
+            sizes.append(stream._socket.getsockopt(socket.SOL_SOCKET, option))
             stream.abort()
         listener.close()
-        unset = receive_buffer()
-        for size, asked in zip(sizes, (accepted, opened), strict=True):
-            # The kernel may size a socket by itself as soon as it is connected.
-            assert size == receive_buffer(asked) if asked else size >= unset
+        return sizes
 
-    asyncio.run(scenario())
+    return asyncio.run(scenario())
+
+
+def is_given(size, option, asked):
+    # The kernel may size a socket by itself as soon as it is connected.
+    return size == kernel_size(option, asked) if asked else size >= kernel_size(option)
+
+
+@pytest.mark.parametrize(
+    ("configs", "accepted", "opened"),
+    [
+        ({}, 102_400, None),
+        ({"socket.receive.buffer.bytes": "30000"}, 30_000, None),
+        ({"replica.socket.receive.buffer.bytes": "20000"}, 102_400, 20_000),
+        ({"socket.receive.buffer.bytes": "-1"}, None, None),
+    ],
+)
+def test_sockets_to_other_brokers_have_buffers_of_their_own(configs, accepted, opened):
+    sizes = buffer_sizes(configs, socket.SO_RCVBUF)
+    for size, asked in zip(sizes, (accepted, opened), strict=True):
+        assert is_given(size, socket.SO_RCVBUF, asked)
+
+
+@pytest.mark.parametrize("value", [None, "-1", "102400", "5000"])
+def test_the_kernel_sizes_send_buffers_unless_a_size_is_set(value):
+    configs = {} if value is None else {"socket.send.buffer.bytes": value}
+    accepted, opened = buffer_sizes(configs, socket.SO_SNDBUF)
+    asked = None if value in {None, "-1"} else int(value)
+    assert is_given(accepted, socket.SO_SNDBUF, asked)
+    assert is_given(opened, socket.SO_SNDBUF, None)
+    if asked is None:
+        assert accepted > kernel_size(socket.SO_SNDBUF, 102_400), "loopback gets more at once"
