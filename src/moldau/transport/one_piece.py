@@ -29,6 +29,10 @@ class Descriptor(Protocol):
 
     def fileno(self) -> int: ...
 
+    def read_ahead_from(self, position: int) -> int | None: ...
+
+    def read_ahead(self, start: int) -> None: ...
+
 
 def one_piece(parts: Sequence[Part]) -> bytes | None:
     """Return the bytes of a small answer; None if it has to be sent in parts."""

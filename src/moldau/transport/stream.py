@@ -12,9 +12,9 @@ stream that is refused a larger buffer is not read from until it is granted; it 
 its peer's end before that.
 
 `sendfile` from pages that are not in memory would stop the whole loop for the time of a disk read.
-A region is therefore sent only while it is resident; otherwise the executor warms it first. Who
-sends no files, as a client, needs no executor. A small answer is sent in one
-call (`one_piece`).
+A region is therefore sent only while it is resident; otherwise the executor warms it first, and
+keeps the disk ahead of the reader from then on. Who sends no files, as a client, needs no executor.
+A small answer is sent in one call (`one_piece`).
 
 This module knows nothing of Kafka, nor of how the socket came to be connected.
 """
@@ -73,6 +73,7 @@ class SocketStream:
 
     __slots__ = (
         "_account",
+        "_ahead",
         "_buffer",
         "_buffered",
         "_closing",
@@ -118,6 +119,8 @@ class SocketStream:
         self._pool = pool
         self._executor = executor
         self._account: MemoryAccount | None = None
+        self._ahead: asyncio.Future[None] | None = None
+        """The disk is being asked to read ahead; held here, or it could be collected."""
         self._buffer: OwnBuffer | None = None
         self._starving = False
         """Not read from until its buffer may grow."""
@@ -508,6 +511,11 @@ class SocketStream:
             self._warm(file, position, chunk)
             return False
         self._resident_end = position + chunk
+        start = cast("Descriptor", file).read_ahead_from(position)
+        if start is not None and self._executor is not None:
+            # In a thread: the kernel makes room for megabytes, and waits where its queue is full.
+            read_ahead = cast("Descriptor", file).read_ahead
+            self._ahead = asyncio.ensure_future(self._executor.run(read_ahead, start))
         return True
 
     def _wait_writable(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -9,7 +10,9 @@ import sys
 import pytest
 
 from moldau.storage import disk as disk_module
-from moldau.storage.disk import Disk
+from moldau.storage.disk import READ_AHEAD, READ_AHEAD_STEP, Disk
+
+MIB = 1024 * 1024
 
 HOLD_LOCK = """
 import fcntl, sys
@@ -126,6 +129,64 @@ def test_warming_brings_dropped_pages_back(file):
     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     file.warm(0, 1_000_000)
     assert file.resident(0, 1_000_000)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What the disk is asked to read ahead of need: position and size of each call."""
+    calls: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda fd, at, size, advice: calls.append((at, size)))
+    return calls
+
+
+def extent(calls):
+    """Return where calls for neighbouring pieces begin and end together."""
+    for (at, size), (following, _) in itertools.pairwise(calls):
+        assert at + size == following
+    return calls[0][0], sum(calls[-1])
+
+
+def test_warming_asks_for_what_follows_in_pieces_that_the_kernel_takes(file, asked):
+    file.warm(0, MIB)
+    assert extent(asked) == (0, MIB + READ_AHEAD)
+    assert max(size for _, size in asked) <= READ_AHEAD_STEP
+
+
+def test_the_disk_reads_on_once_half_of_what_it_read_ahead_is_left(file, asked, monkeypatch):
+    monkeypatch.setattr(disk_module.DiskFile, "resident", lambda self, position, size: False)
+    assert file.read_ahead_from(0) is None
+    file.warm(0, MIB)
+    end = MIB + READ_AHEAD
+    half = READ_AHEAD // 2
+    assert file.read_ahead_from(end - half) is None
+    assert file.read_ahead_from(end - half + 1) == end
+    assert file.read_ahead_from(end - half + 1) is None, "it was told before"
+    asked.clear()
+    file.read_ahead(end)
+    assert extent(asked) == (end, end + half)
+    assert file.read_ahead_from(end + 1) == end + half
+
+
+def test_a_reader_elsewhere_is_not_read_ahead_of(file, asked):
+    file.warm(100 * MIB, MIB)
+    assert file.read_ahead_from(99 * MIB) is None
+    assert file.read_ahead_from(101 * MIB + READ_AHEAD + 1) is None
+
+
+def test_reading_ahead_ends_where_all_is_in_memory(file, asked):
+    file.append([bytes(READ_AHEAD + MIB)])
+    file.warm(0, 10)
+    start = file.read_ahead_from(READ_AHEAD)
+    assert start == READ_AHEAD
+    asked.clear()
+    file.read_ahead(start)
+    assert not asked
+    assert file.read_ahead_from(READ_AHEAD + READ_AHEAD // 2) is None
+
+
+def test_reading_ahead_leaves_errors_to_who_needs_the_bytes(file):
+    file.close()
+    file.read_ahead(0)
 
 
 def test_a_full_disk_says_so():

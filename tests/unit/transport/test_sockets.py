@@ -11,6 +11,7 @@ import socket
 
 import pytest
 
+from kits.hand_executor import HandExecutor
 from moldau.base.files import FileRegion
 from moldau.storage.disk import Disk
 from moldau.transport import sockets
@@ -19,7 +20,7 @@ from moldau.transport.buffers import SHARED_BUFFER_SIZE
 from moldau.transport.one_piece import PIECE_SIZE_MAX
 from moldau.transport.readiness import EpollReadiness, LoopReadiness
 from moldau.transport.sockets import SocketNetwork
-from moldau.transport.stream import REGIONS_PER_TURN
+from moldau.transport.stream import REGIONS_PER_TURN, SENDFILE_CHUNK
 
 needs_epoll = pytest.mark.skipif(not hasattr(select, "epoll"), reason="there is no epoll here")
 
@@ -303,6 +304,54 @@ def test_of_many_file_regions_some_are_sent_in_a_turn(tmp_path):
                 received += await asyncio.wait_for(loop.sock_recv(far, 10_000), 10)
         assert received == b"234" * count
         assert stream.unsent == 0
+        stream.abort()
+        file.close()
+
+    asyncio.run(scenario())
+
+
+class FileReadAhead:
+    """A file whose reader is to be read ahead of once."""
+
+    def __init__(self, file):
+        self.path = file.path
+        self.intact_end = file.intact_end
+        self.fileno = file.fileno
+        self.asked = []
+        self.started = []
+        self.read_ahead = self.started.append
+
+    def resident(self, position, size):
+        return True
+
+    def read_ahead_from(self, position):
+        self.asked.append(position)
+        return 4711 if len(self.asked) == 2 else None
+
+
+@pytest.mark.usefixtures("addresses")
+def test_the_disk_reads_ahead_in_a_thread_while_a_region_is_sent(tmp_path):
+    size = 3 * SENDFILE_CHUNK
+
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        file = Disk().open(str(tmp_path / "segment"), create=True)
+        file.append([bytes(size)])
+        cold, executor = FileReadAhead(file), HandExecutor()
+        stream, _, far = adopt(
+            SocketNetwork(executor), lambda stream: Whole(stream, 1), accepted=True
+        )
+        far.setblocking(False)
+        with far:
+            stream.send([FileRegion(cold, 0, size)])
+            received = 0
+            while received < size:
+                received += len(await asyncio.wait_for(loop.sock_recv(far, 1_000_000), 10))
+        assert cold.asked == [0, SENDFILE_CHUNK, 2 * SENDFILE_CHUNK]
+        assert not cold.started, "it was not called on the loop"
+        executor.go()
+        assert cold.started == [4711]
+        assert not executor.waiting
         stream.abort()
         file.close()
 
