@@ -61,6 +61,18 @@ def _throughput() -> list[Measure]:
     return rows
 
 
+def _warm_fetch() -> list[Measure]:
+    rows = []
+    for size in ("1 KB", "100 B", "10 KB"):
+        key = size.replace(" ", "").lower()
+        about = f"fetch {size} once it is warm, 6 partitions"
+        rows += [
+            Measure("fetch", f"{key}_rate", about, "MB/s", Better.MORE, 1.1),
+            Measure("fetch", f"{key}_cpu", f"{about}: broker CPU", "s/GB", Better.LESS, 0.6),
+        ]
+    return rows
+
+
 def more(work: str, name: str, title: str, unit: str, bar: float = 1.0) -> Measure:
     return Measure(work, name, title, unit, Better.MORE, bar)
 
@@ -71,6 +83,7 @@ def less(work: str, name: str, title: str, unit: str, bar: float = 1.0) -> Measu
 
 MEASURES: tuple[Measure, ...] = (
     *_throughput(),
+    *_warm_fetch(),
     less("latency", "p50", "one record at a time, acks=all, p50", "us", 0.9),
     less("latency", "p99", "one record at a time, acks=all, p99", "us", 0.7),
     less("cold_read", "p50", "produce p50 beside a cold reader", "us"),
