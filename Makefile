@@ -201,9 +201,11 @@ bench-zookeeper: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## brokers 
 	$(BIN)/python -m bench.failover --candidate $(FORM)
 	$(BIN)/python -m bench.many_replicas --candidate $(FORM)
 
-bench-clients: setup ## the Python client against aiokafka, kafka-python and confluent-kafka; writes bench/CLIENTS.md
+BROKER ?= moldau
+
+bench-clients: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## the Python client against others; writes bench/CLIENTS.md. The checkout, on Apache Kafka: make bench-clients FORM=moldau BROKER=kafka
 	$(BIN)/python -m compileall -q src
-	$(BIN)/python -m bench.clients.run
+	$(BIN)/python -m bench.clients.run --form $(FORM) --broker $(BROKER)
 
 bench-spark: setup ## the source and sink against Spark's own connector; writes bench/SPARK.md
 	$(BIN)/python -m compileall -q src

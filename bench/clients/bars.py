@@ -69,8 +69,11 @@ def _once(work: str, name: str, title: str, unit: str, bar: float) -> Comparison
 
 COMPARISONS: tuple[Comparison, ...] = (
     *_written(100, "AsyncProducer", "moldau-async", "aiokafka", 2.5),
+    *_written(100, "AsyncProducer with gather", "moldau-gather", "aiokafka-gather", 2.5),
     *_written(100, "Producer", "moldau-blocking", "kafka-python", 4.0),
+    *_written(100, "Producer", "moldau-blocking", "confluent-kafka", 1.0),
     *_written(1000, "AsyncProducer", "moldau-async", "aiokafka", 2.5),
+    *_written(1000, "AsyncProducer with gather", "moldau-gather", "aiokafka-gather", 2.5),
     *_read("AsyncConsumer, 100 B, one by one", "moldau-async", "aiokafka", 1.0),
     *_read("Consumer, 100 B, one by one", "moldau-blocking", "kafka-python", 4.0),
     *_read("Consumer, 100 B, one by one", "moldau-blocking", "confluent-kafka", 0.9),

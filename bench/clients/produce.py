@@ -1,4 +1,4 @@
-"""Writing record by record: Moldau's client against aiokafka and kafka-python.
+"""Writing record by record: Moldau's client against aiokafka, kafka-python and confluent-kafka.
 
 Every client writes to the same broker in a process of its own, one after the other, and looks at
 every result.
@@ -20,10 +20,15 @@ RECORDS = 100_000
 CONTESTS = (
     (100, "moldau-async"),
     (100, "aiokafka"),
+    (100, "moldau-gather"),
+    (100, "aiokafka-gather"),
+    (100, "confluent-kafka"),
     (100, "moldau-blocking"),
     (100, "kafka-python"),
     (1000, "moldau-async"),
     (1000, "aiokafka"),
+    (1000, "moldau-gather"),
+    (1000, "aiokafka-gather"),
 )
 """Size of a record and writer; who is compared stands side by side."""
 

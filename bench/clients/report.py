@@ -10,13 +10,13 @@ from bench.report import Figures, machine, spread, verdict
 CLIENTS = ("moldau", "aiokafka", "kafka-python", "confluent-kafka")
 
 
-def render(rounds: list[Figures]) -> str:
-    """Return the whole page."""
+def render(rounds: list[Figures], broker: str, form: str) -> str:
+    """Return the whole page, which names the broker and the form of our client."""
     versions = ", ".join(f"{name} {version(name)}" for name in CLIENTS)
     about = (
-        f"Moldau's client against others, `python -m bench.clients.run`, {len(rounds)} rounds. All"
-        " on one broker, Moldau's own, one process each, in turns. Medians over the rounds, least"
-        " and greatest in brackets; a ratio is ours / theirs within one round. A bar is met where"
+        f"Moldau's client ({form}) against others, `python -m bench.clients.run`, {len(rounds)}"
+        f" rounds. All on one broker, {broker}, one process each, in turns. Medians over the"
+        " rounds, least and greatest in brackets; a ratio is ours / theirs within one round. A bar is met where"
         " every round clears it; where only some do, the table says how many."
     )
     lines = [

@@ -3,18 +3,22 @@
 Within a round all clients have their turn at everything, and the order of a round is that of the
 one before reversed: a machine that is slower for a minute is so for all of them. The table is
 written after every round, so that a run that is cut short has told something.
+
+`--broker` chooses the broker. `--form` chooses our client: that of the checkout, or the compiled one
+of `make wheel`.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 import tempfile
 from pathlib import Path
 
 from tests.kafka_harness.ending import exit_on_sigterm
-from tests.kafka_harness.kinds import make_broker
+from tests.kafka_harness.kinds import KINDS, make_broker
 
 from bench.clients.bars import COMPARISONS
 from bench.clients.report import render
@@ -23,6 +27,7 @@ from bench.report import Figures
 WORKS = tuple(dict.fromkeys(comparison.measure.work for comparison in COMPARISONS))
 ROUNDS = 9
 RESULTS = Path(__file__).parents[1] / "CLIENTS.md"
+FORMS = ("moldau", "moldau-compiled")
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -30,6 +35,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--works", nargs="+", choices=WORKS, default=WORKS, metavar="WORK",
                         help=f"some of: {', '.join(WORKS)}")  # fmt: skip
+    parser.add_argument("--broker", choices=KINDS, default="moldau")
+    parser.add_argument("--form", choices=FORMS, default="moldau")
     parser.add_argument("--output", type=Path, default=RESULTS)
     return parser.parse_args(arguments)
 
@@ -38,7 +45,9 @@ def main(arguments: list[str]) -> None:
     asked = parse(arguments)
     rounds: list[Figures] = []
     works = [importlib.import_module(f"bench.clients.{work}") for work in asked.works]
-    with tempfile.TemporaryDirectory() as folder, make_broker("moldau", Path(folder)) as broker:
+    with tempfile.TemporaryDirectory() as folder, make_broker(asked.broker, Path(folder)) as broker:
+        # Only now: the broker has its own form, and has been started.
+        os.environ.update(KINDS[asked.form](Path(folder)).environment())
         for work in works:
             if hasattr(work, "prepare"):
                 work.prepare(broker.address)
@@ -50,7 +59,7 @@ def main(arguments: list[str]) -> None:
             print(f"round {number + 1} of {asked.rounds}:", flush=True)
             for key, value in figures.items():
                 print(f"  {key} {value:.4g}", flush=True)
-            asked.output.write_text(render(rounds))
+            asked.output.write_text(render(rounds, broker.version(), asked.form))
     print(asked.output.read_text())
 
 

@@ -21,15 +21,23 @@ def round_of(our_rate, their_rate):
 
 
 def test_a_client_is_compared_within_a_round_by_rate_and_by_cpu():
-    page = render([round_of(3000.0, 1000.0), round_of(4000.0, 2000.0)])
+    page = render([round_of(3000.0, 1000.0), round_of(4000.0, 2000.0)], "Apache Kafka 4", "moldau")
     rate, cost = [line for line in page.splitlines() if line.startswith("| AsyncProducer")]
     assert "| aiokafka | 1500 (1000-2000) | 3500 (3000-4000) |" in rate
     assert rate.endswith("| 2.5 (2-3)x | >= 2.5x | in 1 of 2 |")
     assert cost.endswith("| 0.417 (0.333-0.5)x | <= 0.4x | in 1 of 2 |")
 
 
+def test_the_page_names_the_broker_and_the_form_of_our_client():
+    page = render([round_of(3000.0, 1000.0)], "Apache Kafka 4", "moldau-compiled")
+    assert "Moldau's client (moldau-compiled)" in page
+    assert "All on one broker, Apache Kafka 4," in page
+
+
 def test_work_that_was_not_done_has_no_row():
-    page = render([{once("moldau", IMPORT): 50.0, once("aiokafka", IMPORT): 60.0}])
+    page = render(
+        [{once("moldau", IMPORT): 50.0, once("aiokafka", IMPORT): 60.0}], "Moldau", "moldau"
+    )
     (row,) = [line for line in page.splitlines() if line.endswith("| yes |")]
     assert row.startswith("| importing")
 
