@@ -94,7 +94,8 @@ OF_COMPILED := tests/process/test_form.py tests/process/test_kill_nine.py tests/
   tests/contract tests/unit/coordination tests/unit/storage tests/unit/records tests/unit/client/consuming tests/unit/server/test_connection.py \
   $(wildcard tests/unit/server/test_connection_*.py) tests/unit/transport/test_stream_memory.py \
   tests/unit/replication tests/unit/protocol/test_single_fetch.py $(wildcard tests/sim/test_follower*.py) \
-  $(wildcard tests/unit/server/test_fetch*.py tests/unit/server/test_single_fetch*.py) tests/unit/server/test_wait_timer.py
+  $(wildcard tests/unit/server/test_fetch*.py tests/unit/server/test_single_fetch*.py) tests/unit/server/test_wait_timer.py \
+  tests/unit/client/producing
 test-compiled: setup
 	@$(CAN_COMPILE) && $(MAKE) --no-print-directory wheel || ! $(CAN_COMPILE)
 	@set -o pipefail; if $(CAN_COMPILE); then \

@@ -16,8 +16,8 @@ def render(rounds: list[Figures], broker: str, form: str) -> str:
     about = (
         f"Moldau's client ({form}) against others, `python -m bench.clients.run`, {len(rounds)}"
         f" rounds. All on one broker, {broker}, one process each, in turns. Medians over the"
-        " rounds, least and greatest in brackets; a ratio is ours / theirs within one round. A bar is met where"
-        " every round clears it; where only some do, the table says how many."
+        " rounds, least and greatest in brackets; a ratio is ours / theirs within one round. A bar"
+        " is met where every round clears it; where only some do, the table says how many."
     )
     lines = [
         "# Results of the clients",

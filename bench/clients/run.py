@@ -4,8 +4,8 @@ Within a round all clients have their turn at everything, and the order of a rou
 one before reversed: a machine that is slower for a minute is so for all of them. The table is
 written after every round, so that a run that is cut short has told something.
 
-`--broker` chooses the broker. `--form` chooses our client: that of the checkout, or the compiled one
-of `make wheel`.
+`--broker` chooses the broker. `--form` chooses our client: that of the checkout, or the compiled
+one of `make wheel`.
 """
 
 from __future__ import annotations

@@ -67,6 +67,8 @@ class _Log:
 
     def __init__(self) -> None:
         self.values: list[bytes | None] = []
+        self.headers: list[list[tuple[str, bytes | None]]] = []
+        """By record, as the values are."""
         self.producers: dict[int, _Producer] = {}
 
     def append(self, view: memoryview, most_records: int) -> tuple[ErrorCode, int]:
@@ -90,7 +92,9 @@ class _Log:
         self.producers[header.producer_id] = known
         base_offset = len(self.values)
         known.batches.append(_Written(header.base_sequence, header.count, base_offset))
-        self.values += [record.value for record in read_records(view)]
+        records = list(read_records(view))
+        self.values += [record.value for record in records]
+        self.headers += [list(record.headers) for record in records]
         return ErrorCode.NONE, base_offset
 
 

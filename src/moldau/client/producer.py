@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from moldau.client.interceptors import ProducerInterceptor
 from moldau.client.producing import asynchronous, threaded
-from moldau.client.producing.deliveries import AsyncDelivery, Delivery
+from moldau.client.producing.delivery_types import AsyncDelivery, Delivery
 from moldau.client.producing.partitioners import (
     AnyPartitioner,
     ConsistentRandomPartitioner,

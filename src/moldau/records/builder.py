@@ -140,7 +140,8 @@ class BatchBuilder:
         size = self.size + len(length) + len(body)
         if size > limit and self.count:
             return False
-        self._parts += (length, body)
+        self._parts.append(length)
+        self._parts.append(body)
         self.size = size
         self._last_delta = delta
         self.count += 1

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Self
 
 from moldau.client.errors import BufferFull, ClientError, InvalidState
 from moldau.client.producing.core import ProducerCore
-from moldau.client.producing.deliveries import AsyncDelivery, LoopGuard, Tally
+from moldau.client.producing.deliveries import LoopGuard, Tally
+from moldau.client.producing.delivery_types import AsyncDelivery, new_async_delivery
 from moldau.client.producing.face import (
     Headers,
     ProducerFace,
@@ -67,7 +68,7 @@ class AsyncProducer(ProducerFace[K, V]):
             self._settings,
             self._ports,
             LoopGuard(self._loop),
-            AsyncDelivery,
+            new_async_delivery,
             self._room_made,
         )
         core.outbox.on_news = self._news

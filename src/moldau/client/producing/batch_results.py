@@ -40,15 +40,6 @@ def aborted_transaction() -> DeliveryAborted:
     return DeliveryAborted("the transaction was aborted")
 
 
-class Moved(NamedTuple):
-    """Some records of a batch result, from an index on, and where they are now."""
-
-    size: int
-    """How many."""
-    batch_result: BatchResult
-    first_index: int
-
-
 class BatchResult:
     """What became of the records of one batch, or of one record that has no batch yet."""
 
@@ -137,3 +128,15 @@ class BatchResult:
         for index, watchers in moving.items():
             for watcher in watchers:
                 self.watch(index, watcher)
+
+
+class Moved(NamedTuple):
+    """Some records of a batch result, from an index on, and where they are now.
+
+    It stands behind `BatchResult`: compiled, a named tuple needs the classes of its fields.
+    """
+
+    size: int
+    """How many."""
+    batch_result: BatchResult
+    first_index: int

@@ -61,18 +61,17 @@ class Outbox(Generic[D]):
 
     def put(
         self,
-        topic: str,
+        topic: Any,
         key: Any,
         value: Any,
-        partition: int | None,
-        timestamp_ms: int | None,
+        partition: Any,
+        timestamp_ms: Any,
         headers: Any,
     ) -> D | None:
         """Put a record into a batch; None if its topic, or partition, is not known.
 
-        Key and value are bytes or None and headers are pairs, or SerializationFailed says so:
-        that costs nothing where they are, and a check before would. A wrong timestamp would only
-        be noticed when the batch is sealed, when it takes all others of the batch with it.
+        Nothing is checked before it fails: the types are what users gave. A wrong timestamp would
+        only be noticed when the batch is sealed, when it takes all others of the batch with it.
         """
         try:
             queues = self._topics.get(topic)
@@ -83,30 +82,29 @@ class Outbox(Generic[D]):
                 timestamp_ms = self._wall_ms()
             else:
                 check_timestamp(timestamp_ms)
+            chosen: PartitionQueue | None = None
             if partition is not None:
                 if not 0 <= partition < queues.partition_count:
                     return None
-                queue = queues.queues[partition]
-                sticky = False
-            elif key is None or not self._hashes_keys:
-                queue = queues.sticky  # type: ignore[assignment]
-                sticky = True
-            else:
-                queue = queues.queues[partition_for_key(key, queues.partition_count)]
-                sticky = False
+                chosen = queues.queues[partition]
+            elif key is not None and self._hashes_keys:
+                chosen = queues.queues[partition_for_key(key, queues.partition_count)]
+            queue = queues.sticky if chosen is None else chosen
+            assert queue is not None
             batch = queue.open
             if batch is not None:
                 index = batch.count
                 if batch.append(timestamp_ms, key, value, headers, None, queues.limit):
                     return self._delivery(batch.batch_result, index, timestamp_ms)
-            target = None if sticky else queue
-            return self._put_new(queues, target, timestamp_ms, key, value, headers, batch)
+            return self._put_new(queues, chosen, timestamp_ms, key, value, headers, batch)
         except (TypeError, AttributeError, ValueError) as error:
-            if isinstance(key, (bytearray, memoryview)):  # has no hash; nearly nobody has such keys
-                return self.put(topic, bytes(key), value, partition, timestamp_ms, headers)
             check_target(topic, partition)
             check_bytes(key, value, headers)
-            raise SerializationFailed(f"the record cannot be written: {error}") from error
+            if _is_plain(key, value, headers):
+                raise SerializationFailed(f"the record cannot be written: {error}") from error
+        # A bytearray has no hash and compiled code takes nothing but bytes; few records have any.
+        key, value, headers = plain_fields(key, value, headers)
+        return self.put(topic, key, value, partition, timestamp_ms, headers)
 
     def _put_new(
         self,
@@ -240,6 +238,28 @@ def check_bytes(key: object, value: object, headers: Any) -> None:
 
 def _is_bytes(given: object) -> bool:
     return given is None or isinstance(given, (bytes, bytearray, memoryview))
+
+
+def plain_fields(
+    key: Any, value: Any, headers: Any
+) -> tuple[bytes | None, bytes | None, list[Header]]:
+    """Make bytes and pairs of what counts as them, in a record that was checked."""
+    pairs = [(name, _as_bytes(content)) for name, content in headers]
+    return _as_bytes(key), _as_bytes(value), pairs
+
+
+def _as_bytes(given: bytes | bytearray | memoryview | None) -> bytes | None:
+    return None if given is None else bytes(given)
+
+
+def _is_plain(key: object, value: object, headers: Any) -> bool:
+    """Tell whether a record that was checked has bytes and tuples only."""
+    if type(headers) is not list and type(headers) is not tuple:
+        return False
+    contents = [key, value, *[content for _, content in headers]]
+    return all(type(pair) is tuple for pair in headers) and all(
+        one is None or isinstance(one, bytes) for one in contents
+    )
 
 
 def _nothing() -> None:

@@ -33,6 +33,7 @@ from moldau.client.producing.outbox import (
     check_target,
     check_timestamp,
     no_such_partition,
+    plain_fields,
 )
 from moldau.client.records import Header
 from moldau.engine.background import Crashed, failure_of, in_background
@@ -101,6 +102,7 @@ class Parking(Generic[D]):
         """Keep a record until its topic is known."""
         check_target(topic, partition)
         check_bytes(key, value, headers)
+        key, value, headers = plain_fields(key, value, headers)
         if timestamp_ms is None:
             timestamp_ms = self._clock.wall_ms()
         else:

@@ -344,17 +344,23 @@ class Sender:
     async def _connected(self, lane: _Lane) -> None:
         """Connect; the link has its own patience. Cancelled when the sender closes."""
         try:
+            if not await self._is_connected(lane):
+                # A broker that is not known fails at once, and metadata takes a while to tell.
+                await asyncio.sleep(self._cluster.settings.reconnect_backoff_ms / 1000)
+        finally:
+            lane.connecting = None
+        self.wake()
+
+    async def _is_connected(self, lane: _Lane) -> bool:
+        try:
             lane.connection = await self._cluster.connection(lane.broker_id)
         except ClientError as error:
             lane.connection = None
             self._cluster.request_refresh()
             if not error.retriable:
                 self.settling.give_up_leader(lane.broker_id, error)
-            # A broker that is not known fails at once, and metadata needs its time to tell of it.
-            await asyncio.sleep(self._cluster.settings.reconnect_backoff_ms / 1000)
-        finally:
-            lane.connecting = None
-        self.wake()
+            return False
+        return True
 
     def _send_all(self, requests: list[tuple[_Lane, list[Item]]]) -> None:
         """Send requests; those to one broker leave together, which costs both sides less."""

@@ -24,7 +24,8 @@ from moldau.client.errors import (
     RequestTimedOut,
 )
 from moldau.client.producing.core import ProducerCore
-from moldau.client.producing.deliveries import Delivery, Tally
+from moldau.client.producing.deliveries import Tally
+from moldau.client.producing.delivery_types import Delivery, new_delivery
 from moldau.client.producing.face import (
     Headers,
     Prepared,
@@ -91,7 +92,7 @@ class Producer(ProducerFace[K, V]):
             self._settings,
             self._ports,
             self._lock,
-            Delivery,
+            new_delivery,
             _weakly(self._room_made),
         )
         core.outbox.on_news = partial(_weakly(self._news), core, asyncio.get_running_loop())

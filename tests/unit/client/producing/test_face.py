@@ -67,6 +67,22 @@ def test_a_key_of_another_kind_of_bytes_goes_where_its_bytes_go(kind):
     scenario_of(work)
 
 
+@pytest.mark.parametrize("kind", [bytearray, memoryview])
+def test_values_and_headers_of_another_kind_are_written_as_bytes(kind):
+    async def scenario():
+        async with (
+            FaultyLog(1, lambda: Fault.NONE) as broker,
+            AsyncProducer(broker.address) as producer,
+        ):
+            for value in (b"parked", b"put"):
+                await producer.send("t", kind(value), headers=[["a", kind(b"1")], ("b", None)])
+        (log,) = broker.logs
+        assert log.values == [b"parked", b"put"]
+        assert log.headers == [[("a", b"1"), ("b", None)]] * 2
+
+    run_without_leaks(scenario())
+
+
 def test_send_many_refuses_a_record_of_another_topic():
     async def work(producer):
         with pytest.raises(ValueError, match="a record for other is not one for t"):

@@ -101,6 +101,7 @@ def test_what_is_no_timestamp_is_refused_whether_the_topic_is_known_or_not(times
     run_without_leaks(scenario())
 
 
+@pytest.mark.patches
 def test_a_batch_that_cannot_be_written_fails_and_its_partition_goes_on(monkeypatch):
     def unwritable(_):
         raise struct.error("does not fit")

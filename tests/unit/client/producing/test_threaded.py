@@ -282,6 +282,7 @@ def test_ctrl_c_while_the_loop_is_woken_does_not_keep_later_records_waiting(brok
     assert loop.calls == 2
 
 
+@pytest.mark.patches
 def test_whether_brokers_are_busy_changes_with_the_lock_held(broker, monkeypatch):
     seen = []
 

@@ -1,0 +1,43 @@
+"""The deliveries as type checkers see them: futures of `asyncio` and of `concurrent.futures`.
+
+A module of its own, because a compiled class cannot have a base that only type checkers see.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from moldau.client.producing import deliveries
+from moldau.client.producing.batch_results import BatchResult
+from moldau.client.records import RecordMetadata
+
+if TYPE_CHECKING:
+    import asyncio
+    import concurrent.futures
+    import threading
+
+    class AsyncDelivery(  # type: ignore[misc]  # its slots
+        deliveries.AsyncDelivery, asyncio.Future[RecordMetadata]
+    ):
+        """A record that an AsyncProducer sends."""
+
+    class Delivery(deliveries.Delivery, concurrent.futures.Future[RecordMetadata]):
+        """A record that a Producer sends."""
+
+        # Properties in truth; `concurrent.futures` reads them only.
+        _condition: threading.Condition  # type: ignore[assignment]
+        _state: str
+        _waiters: list[Any]
+
+    def new_async_delivery(
+        batch_result: BatchResult, index: int, timestamp_ms: int
+    ) -> AsyncDelivery:
+        """Make a delivery."""
+
+    def new_delivery(batch_result: BatchResult, index: int, timestamp_ms: int) -> Delivery:
+        """Make a delivery."""
+else:
+    AsyncDelivery = deliveries.AsyncDelivery
+    Delivery = deliveries.Delivery
+    new_async_delivery = deliveries.new_async_delivery
+    new_delivery = deliveries.new_delivery
