@@ -72,6 +72,7 @@ COMPARISONS: tuple[Comparison, ...] = (
     *_written(100, "AsyncProducer with gather", "moldau-gather", "aiokafka-gather", 2.5),
     *_written(100, "Producer", "moldau-blocking", "kafka-python", 4.0),
     *_written(100, "Producer", "moldau-blocking", "confluent-kafka", 1.0),
+    *_written(100, "Producer with large batches", "moldau-large", "confluent-large", 1.0),
     *_written(1000, "AsyncProducer", "moldau-async", "aiokafka", 2.5),
     *_written(1000, "AsyncProducer with gather", "moldau-gather", "aiokafka-gather", 2.5),
     *_read("AsyncConsumer, 100 B, one by one", "moldau-async", "aiokafka", 1.0),

@@ -25,6 +25,8 @@ CONTESTS = (
     (100, "confluent-kafka"),
     (100, "moldau-blocking"),
     (100, "kafka-python"),
+    (100, "confluent-large"),
+    (100, "moldau-large"),
     (1000, "moldau-async"),
     (1000, "aiokafka"),
     (1000, "moldau-gather"),

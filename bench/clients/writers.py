@@ -12,11 +12,14 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from bench.clients.readers import Watch
 
 BATCH_SIZE = 16_384
+LARGE_BATCH_SIZE = 1_000_000
+"""librdkafka's own default."""
 LINGER_MS = 5
 GATHERED = 20_000
 """Records whose results `asyncio.gather` collects at once."""
@@ -63,11 +66,13 @@ def moldau_gather(address: str, topic: str, count: int, size: int) -> dict[str, 
     return asyncio.run(write())
 
 
-def moldau_blocking(address: str, topic: str, count: int, size: int) -> dict[str, float]:
+def moldau_blocking(
+    address: str, topic: str, count: int, size: int, batch_size: int = BATCH_SIZE
+) -> dict[str, float]:
     from moldau.client import Producer  # noqa: PLC0415 - each process has one client
 
     value = b"x" * size
-    with Producer(address) as producer:
+    with Producer(address, batch_size=batch_size) as producer:
         producer.send(topic, value).result()
         watch = Watch()
         deliveries = [producer.send(topic, value) for _ in range(count)]
@@ -138,7 +143,9 @@ def kafka_python(address: str, topic: str, count: int, size: int) -> dict[str, f
     return figures
 
 
-def confluent_kafka(address: str, topic: str, count: int, size: int) -> dict[str, float]:
+def confluent_kafka(
+    address: str, topic: str, count: int, size: int, batch_size: int = BATCH_SIZE
+) -> dict[str, float]:
     from confluent_kafka import Producer  # noqa: PLC0415 - each process has one client
 
     value = b"x" * size
@@ -153,7 +160,7 @@ def confluent_kafka(address: str, topic: str, count: int, size: int) -> dict[str
             "bootstrap.servers": address,
             "acks": "all",
             "enable.idempotence": True,
-            "batch.size": BATCH_SIZE,
+            "batch.size": batch_size,
             "linger.ms": LINGER_MS,
             "queue.buffering.max.messages": 10 * count,
         }
@@ -179,6 +186,8 @@ WRITERS: dict[str, Callable[[str, str, int, int], dict[str, float]]] = {
     "moldau-blocking": moldau_blocking,
     "kafka-python": kafka_python,
     "confluent-kafka": confluent_kafka,
+    "moldau-large": partial(moldau_blocking, batch_size=LARGE_BATCH_SIZE),
+    "confluent-large": partial(confluent_kafka, batch_size=LARGE_BATCH_SIZE),
 }
 
 

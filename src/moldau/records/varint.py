@@ -40,7 +40,7 @@ class _Written(dict[int, bytes]):
         return written
 
 
-VARINT: Final = _Written()
+VARINT: Final[dict[int, bytes]] = _Written()
 """`VARINT[n]` is n as bytes; the caller knows that n fits the 32 or 64 bits of its field."""
 
 

@@ -9,6 +9,10 @@ would have to be paid for every record, also where nobody looks. So both have th
 `asyncio` and `concurrent.futures` call, the private ones among them. Type checkers see the
 subclasses of `delivery_types`, which are these classes when the program runs.
 
+The classes are acyclic: compiled, the garbage collector does not look at deliveries, of which a
+program may keep a hundred thousand. So nothing that a delivery keeps may refer back to it for good.
+Those who wait do, until the batch is settled; every batch is, at the latest when its producer ends.
+
 A batch result does not answer for all of its records: one that is too large is split, and its
 halves may fare differently. So `send_many` looks at every delivery; those that were written are let
 go of as time passes, so that a stream of records without end takes no more than what is on its way.
@@ -24,6 +28,7 @@ from contextvars import Context
 from functools import partial
 from typing import Any, ClassVar, Final, Self, cast
 
+from moldau.base.compiling import mypyc_attr
 from moldau.client.errors import ClientError, InvalidState, RequestTimedOut
 from moldau.client.producing.batch_results import UNKNOWN_OFFSET, BatchResult, Watcher, fresh
 from moldau.client.records import RecordMetadata
@@ -34,6 +39,7 @@ from moldau.engine.portal import refuse_in_callbacks
 _new = tuple.__new__
 
 
+@mypyc_attr(acyclic=True)
 class Sent:
     """What a delivery can tell without waiting; each face has its own kind."""
 
@@ -160,6 +166,7 @@ class Cancelled(BatchResult):
         return asyncio.CancelledError(self.message)
 
 
+@mypyc_attr(acyclic=True)
 class AsyncDelivery(Sent):
     """A record that an AsyncProducer sends: `await` it to learn where it was put.
 
@@ -287,6 +294,7 @@ def _raise(error: BaseException) -> None:
 # Threads
 
 
+@mypyc_attr(acyclic=True)
 class Delivery(Sent):
     """A record that a Producer sends: `result()` waits and tells where it was put.
 
@@ -363,8 +371,9 @@ class Delivery(Sent):
             with self._batch_result.guard:
                 published = self._published
                 if published is None:
-                    published = self._published = _Published(self)
-                    if not self._batch_result.watch(self._index, published.finish):
+                    published = self._published = _Published()
+                    finish = partial(published.finish, self)
+                    if not self._batch_result.watch(self._index, finish):
                         published.state = _FINISHED
         return published
 
@@ -399,21 +408,20 @@ _FINISHED: Final = "FINISHED"
 class _Published:
     """The state of a delivery as `concurrent.futures.wait` and `as_completed` read it.
 
+    It does not refer to the delivery, which refers to it.
     They lock all futures at once before they look, and count on none being finished meanwhile. So
     each has a lock and a state of its own: the producer's would hold up everybody who sends.
     """
 
-    __slots__ = ("_delivery", "lock", "state", "waiters")
+    __slots__ = ("lock", "state", "waiters")
 
-    def __init__(self, delivery: Delivery) -> None:
-        self._delivery = delivery
+    def __init__(self) -> None:
         self.lock = threading.RLock()
         self.state = _RUNNING
         self.waiters: list[Any] = []
 
-    def finish(self) -> None:
+    def finish(self, delivery: Delivery) -> None:
         """Tell those who wait; called once the delivery is done."""
-        delivery = self._delivery
         with self.lock:
             self.state = _FINISHED
             for waiter in self.waiters:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import gc
 import sys
 import threading
 
@@ -325,6 +326,24 @@ def test_an_interceptor_hears_of_a_record_whose_delivery_was_cancelled():
 
 
 # Threads
+
+
+def test_settled_deliveries_need_no_garbage_collector():
+    result = BatchResult("t", 0, threading.Lock())
+    delivery = Delivery(result, 0, 1)
+    gc.disable()
+    try:
+        before = sys.getrefcount(result)
+        delivery.add_done_callback(lambda _: None)
+        concurrent.futures.wait([delivery], 0)
+        for told in result.settle(None, 0):
+            told()
+        del told  # it refers to the delivery
+        assert concurrent.futures.wait([delivery]).done == {delivery}
+        del delivery
+        assert sys.getrefcount(result) == before - 1
+    finally:
+        gc.enable()
 
 
 def test_threads_wait_for_many():
