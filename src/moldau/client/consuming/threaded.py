@@ -226,7 +226,7 @@ class Consumer(ConsumerFace[K_co, V_co]):
         # A generator of records would run some Python for each of them.
         return chain.from_iterable(self._walks())
 
-    def _walks(self) -> Iterator[Iterator[Record[K, V]]]:
+    def _walks(self) -> Iterator[Iterator[Record[K_co, V_co]]]:
         core = self._running
         while not self._is_closing:
             try:
