@@ -35,7 +35,7 @@ done within `sendfile`, on the event loop."""
 
 READ_AHEAD_STEP = 1024 * 1024
 """What is asked of the disk in one call. The kernel silently cuts a request to the largest transfer
-of the device or its `read_ahead_kb`, whichever is more: 1280 KiB as a rule."""
+of the device or its `read_ahead_kb`, whichever is more."""
 
 FILE_MODE = 0o644
 """World-readable, like Kafka's files with the usual umask."""

@@ -309,7 +309,7 @@ class Delivery(Sent):
         self._timestamp_ms = timestamp_ms
         self._published: _Published | None = None
 
-    def result(self, timeout: float | None = None) -> RecordMetadata:
+    def result(self, timeout: Any = None) -> RecordMetadata:
         """Wait until the record is written, at most so many seconds; then RequestTimedOut.
 
         InvalidState in a callback: what is waited for would come in the same thread.
@@ -317,12 +317,12 @@ class Delivery(Sent):
         self._wait(timeout)
         return self.metadata()
 
-    def exception(self, timeout: float | None = None) -> ClientError | None:
+    def exception(self, timeout: Any = None) -> ClientError | None:
         """Wait as `result` does; return why the record failed, None if it was written."""
         self._wait(timeout)
         return self._error()
 
-    def _wait(self, timeout: float | None) -> None:
+    def _wait(self, timeout: Any) -> None:
         if timeout is not None:
             check_number("timeout", timeout)
         if self.done():

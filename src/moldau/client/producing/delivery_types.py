@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from moldau.client.errors import ClientError
 from moldau.client.producing import deliveries
 from moldau.client.producing.batch_results import BatchResult
 from moldau.client.records import RecordMetadata
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
     class Delivery(deliveries.Delivery, concurrent.futures.Future[RecordMetadata]):
         """A record that a Producer sends."""
+
+        # Compiled, an annotation would refuse a wrong type before the method does.
+        def result(self, timeout: float | None = None) -> RecordMetadata: ...
+        def exception(self, timeout: float | None = None) -> ClientError | None: ...
 
         # Properties in truth; `concurrent.futures` reads them only.
         _condition: threading.Condition  # type: ignore[assignment]
