@@ -72,7 +72,9 @@ def render(samples: Samples, page: Page, scale: str) -> str:
     if samples.repeated or max(shares, default=0.0) >= _WORTH_SAYING:
         lines += ["", _stolen(samples)]
     if samples.failures:
-        lines += ["", "Not measured:", "", *(f"- {failure}" for failure in samples.failures)]
+        # The rest of a failure is the end of a log, which the bench has printed.
+        told = (failure.partition("\n")[0].rstrip(":") for failure in samples.failures)
+        lines += ["", "Not measured:", "", *(f"- {one}" for one in told)]
     return "\n".join(lines) + "\n"
 
 

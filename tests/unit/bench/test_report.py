@@ -90,8 +90,11 @@ def test_a_figure_that_only_one_side_has_is_printed_without_a_ratio():
 
 
 def test_what_could_not_be_measured_is_said():
-    samples = Samples("Kafka", "Moldau", failures=["latency, round 1, moldau: it did not start"])
-    assert "- latency, round 1, moldau: it did not start" in render(samples, RESULTS, QUICK)
+    samples = Samples(
+        "Kafka", "Moldau", failures=["latency, round 1, moldau: it did not start:\nits log"]
+    )
+    page = render(samples, RESULTS, QUICK)
+    assert page.endswith("\n- latency, round 1, moldau: it did not start\n")
 
 
 @pytest.mark.parametrize(
