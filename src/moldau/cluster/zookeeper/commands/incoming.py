@@ -46,7 +46,10 @@ UPDATE_WEIGHT_MAX: Final = 2_000_000
 
 
 class UpdateOutOfOrder(MoldauError):  # noqa: N818 - it names the event
-    """An update that does not continue from here. The controller has to send a full one."""
+    """An update that does not continue from here. The controller has to send a full one.
+
+    It is no mistake: the controller does not know yet what this broker has.
+    """
 
 
 @dataclass(slots=True)
@@ -260,13 +263,22 @@ def _brokers(image: MetadataImage, update: MetadataUpdate) -> Iterator[Step]:
         if known == broker:
             yield None
             continue
-        _refuse_if(
+        if (
             known is not None
             and (broker.epoch, broker.incarnation_id) != (known.epoch, known.incarnation_id)
-            and broker.epoch <= known.epoch,
-            f"broker {broker_id} is stated with an older epoch, {broker.epoch}",
-        )
+            and broker.epoch <= known.epoch
+        ):
+            raise _older(image, f"broker {broker_id} is stated with an older epoch, {broker.epoch}")
         yield BrokerRegistered(broker)
+
+
+def _older(image: MetadataImage, what: str) -> MoldauError:
+    """Return the error for a statement that is older than the image.
+
+    At version 0 the image was read from the tree, and the controller may not have followed the
+    tree that far: then nothing is wrong, and it sends its update again.
+    """
+    return UpdateRefused(what) if image.version else UpdateOutOfOrder(what)
 
 
 def _removed_brokers(image: MetadataImage, update: MetadataUpdate) -> Iterator[Step]:
@@ -308,14 +320,14 @@ def _topics(
             yield TopicCreated(name, topic_id)
         elif known.name != stated.name:
             raise UpdateRefused(f"topic {stated.name} is stated with the id of {known.name}")
-        yield from _partitions(
-            topic_id, () if known is None else known.partitions, stated, is_full=update.is_full
-        )
+        yield from _partitions(image, topic_id, stated, is_full=update.is_full)
 
 
 def _partitions(
-    topic_id: TopicId, known: tuple[Partition, ...], stated: StatedTopic, *, is_full: bool
+    image: MetadataImage, topic_id: TopicId, stated: StatedTopic, *, is_full: bool
 ) -> Iterator[Step]:
+    topic = image.topic_by_id(topic_id)
+    known = () if topic is None else topic.partitions
     added = 0
     for index, partition in stated.partitions.items():
         before = known[index] if index < len(known) else None
@@ -328,13 +340,13 @@ def _partitions(
             partition.leader_epoch < before.leader_epoch
             or partition.partition_epoch < before.partition_epoch
         ):
-            raise UpdateRefused(f"partition {stated.name}-{index} is stated with an older epoch")
+            raise _older(image, f"partition {stated.name}-{index} is stated with an older epoch")
         yield PartitionCreated(topic_id, partition)
-    highest = max(stated.partitions, default=-1)
-    _refuse_if(
-        highest >= len(known) + added or (is_full and len(stated.partitions) < len(known) + added),
-        f"topic {stated.name} is stated without some of its partitions",
-    )
+    count = len(known) + added
+    without_some = f"topic {stated.name} is stated without some of its partitions"
+    _refuse_if(max(stated.partitions, default=-1) >= count, without_some)
+    if is_full and len(stated.partitions) < count:
+        raise _older(image, without_some)
 
 
 def _configs(
@@ -359,11 +371,9 @@ def _producer_ids(image: MetadataImage, update: MetadataUpdate) -> Iterator[Step
     following = update.next_producer_id
     if following > image.next_producer_id:
         yield ProducerIdsAllocated(BrokerId(-1), -1, following)
-    elif following < image.next_producer_id:
-        _refuse_if(
-            update.is_full or following > 0,
-            f"the next producer id goes from {image.next_producer_id} back to {following}",
-        )
+    elif following < image.next_producer_id and (update.is_full or following > 0):
+        known = image.next_producer_id
+        raise _older(image, f"the next producer id goes from {known} back to {following}")
 
 
 def _refuse_if(condition: bool, problem: str) -> None:

@@ -477,6 +477,23 @@ def test_an_update_that_does_not_fit_the_image_is_refused(request_, problem):
         run(updated_image(IMAGE, update))
 
 
+@pytest.mark.parametrize(
+    "older",
+    [
+        pytest.param({"live_brokers": [stated(2, 69)]}, id="broker"),
+        pytest.param({"topic_states": [topic(state(0), state(1, epoch=4))]}, id="leader-epoch"),
+        pytest.param({"topic_states": [topic(state(0))]}, id="partition-that-was-added"),
+        pytest.param({"next_producer_id": 0}, id="producer-ids"),
+    ],
+)
+def test_a_controller_behind_the_tree_that_a_start_has_read_is_asked_again(older):
+    """It has not read the new registration yet, say; an image at version 0 comes from the tree."""
+    read_at_start = replace(IMAGE, version=0)
+    update = Updates().take(full(**{"next_producer_id": 3000, **older}), 0)
+    with pytest.raises(UpdateOutOfOrder):
+        run(updated_image(read_at_start, update))
+
+
 def test_an_older_update_is_refused_by_the_image():
     update = Updates().take(piece(), 100)
     with pytest.raises(UpdateRefused, match="from version 102 back to 101"):
