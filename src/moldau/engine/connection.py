@@ -218,6 +218,11 @@ class ClientConnection:
         return len(self._waiting)
 
     @property
+    def waiting_since(self) -> float | None:
+        """Since when, by the loop's clock, the first request has waited; None if none does."""
+        return self._waiting[0].deadline - self._request_timeout_s if self._waiting else None
+
+    @property
     def unsent_size(self) -> int:
         """How many bytes of requests the broker has not taken yet."""
         return self._stream.unsent if self._stream is not None else 0

@@ -172,6 +172,7 @@ class Broker:
             self._tasks += [
                 asyncio.create_task(elected.tenures.run(), name="tenures"),
                 asyncio.create_task(elected.watches.run(), name="broker watches"),
+                asyncio.create_task(elected.silent_leaders.run(), name="silent leaders"),
             ]
             self.connections.begin()
 

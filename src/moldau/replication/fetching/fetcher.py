@@ -154,6 +154,12 @@ class Fetcher:
         if self._link is not None:
             await self._link.ended()
 
+    @property
+    def waiting_since(self) -> float | None:
+        """Since when, by the loop's clock, the leader owes an answer; None if it owes none."""
+        connection = None if self._link is None else self._link.connection
+        return None if connection is None else connection.waiting_since
+
     # The loop
 
     async def _run(self) -> None:

@@ -121,6 +121,16 @@ class Fetchers:
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
+    def waiting_for(self, longer_than_s: float) -> set[BrokerId]:
+        """Return the leaders that have owed an answer for longer than they may take for one."""
+        wait_s = self._context.settings.replica_fetch_wait_max_ms / 1000 + longer_than_s
+        sent_before = asyncio.get_running_loop().time() - wait_s
+        return {
+            leader
+            for (leader, _), fetcher in self._fetchers.items()
+            if (since := fetcher.waiting_since) is not None and since < sent_before
+        }
+
     # Figures, by the names that Kafka gives them
 
     @property

@@ -1,8 +1,9 @@
 """Watches the processes of all other brokers, and acts on the end of one (ADR 0017).
 
-Every broker does this. While a broker's connection is lost, clients are told that its partitions
-have no leader, so that they ask again soon. When its process is gone, the controller takes its node
-away, and it leaves its ISRs at once. If it was the controller, any broker frees its seat.
+Every broker does this. While a broker's connection is lost, or its process does not answer a probe,
+clients are told that its partitions have no leader, so that they ask again soon. When its process
+is gone, the controller takes its node away, and it leaves its ISRs at once. If it was the
+controller, any broker frees its seat.
 """
 
 from __future__ import annotations
@@ -54,9 +55,15 @@ class BrokerWatches:
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def is_suspected(self, broker_id: BrokerId) -> bool:
-        """Tell whether a broker's process may have ended."""
+        """Tell whether a broker's process may have ended, or does not run."""
         watched = self._watched.get(broker_id)
         return watched is not None and watched.watch.is_suspicious
+
+    def probe(self, broker_id: BrokerId) -> None:
+        """Ask a broker's process for a sign of life."""
+        watched = self._watched.get(broker_id)
+        if watched is not None:
+            watched.watch.probe()
 
     async def run(self) -> None:
         """Watch until cancelled."""

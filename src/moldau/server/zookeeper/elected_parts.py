@@ -6,8 +6,10 @@ brokers pay nothing for them.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from moldau.base.ids import BrokerId
 from moldau.cluster.zookeeper.store import ZooKeeperStore
 from moldau.cluster.zookeeper.tool_decisions import RequestSettings
 from moldau.protocol.messages.replication import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -21,6 +23,7 @@ from moldau.server.zookeeper.elected_controller import (
 )
 from moldau.server.zookeeper.membership import ZooKeeperMembership
 from moldau.server.zookeeper.role_answers import RoleAnswers
+from moldau.server.zookeeper.silent_leaders import SilentLeaders
 from moldau.server.zookeeper.tenures import Tenures
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ class ElectedParts:
         self.watches = BrokerWatches(
             parts.broker_id, store, parts.ports.network, parts.live_brokers.address
         )
+        self.silent_leaders = SilentLeaders(self._waiting_for, self.watches.probe)
         values = parts.settings.values
         self._timeout_ms = values.integer("controller.socket.timeout.ms")
         self.tenures = Tenures(
@@ -52,6 +56,9 @@ class ElectedParts:
             ),
             self._own_roles,
         )
+
+    def _waiting_for(self, longer_than_s: float) -> Collection[BrokerId]:
+        return self._parts.fetchers.waiting_for(longer_than_s)  # made after this
 
     async def _registered(self) -> None:
         """Return when this broker has a node in ZooKeeper."""

@@ -6,6 +6,9 @@ tried at once. A process that lives accepts it, even one that is paused: its ker
 the port refuses connections twice, nobody listens there any more. Silence is no evidence: a network
 may be cut, and a session says when that has lasted too long.
 
+It is a hint, though. Whoever has waited too long for an answer of the process has it probed: a
+small request goes over the quiet connection, which is answered at once by a process that runs.
+
 It only looks. What follows from it is decided elsewhere (ADR 0017).
 """
 
@@ -17,6 +20,8 @@ from enum import Enum
 from typing import Final
 
 from moldau.base.network import Address, Network, Nobody, Stream
+from moldau.protocol.messages.metadata import ApiVersionsRequest
+from moldau.protocol.registry import API_VERSIONS_KEY, encode_request, find_api
 
 SECOND_LOOK_S: Final = 0.02
 """Between two refusals that count as evidence."""
@@ -28,12 +33,18 @@ SHORT_LIVES_MAX: Final = 10
 
 CONNECT_TIMEOUT_S: Final = 2.0
 
+PROBE_S: Final = 0.2
+"""A process that runs answers a probe in a millisecond; one whose loop is busy, in some tens."""
+
+_PROBE: Final = encode_request(find_api(API_VERSIONS_KEY), 0, 0, "", ApiVersionsRequest())
+
 
 class Sign(Enum):
     """What is known of the other process."""
 
     UNKNOWN = "not reached yet"
     ALIVE = "connected"
+    SILENT = "connected, but a probe is not answered"
     LOST = "the connection has ended"
     GONE = "the connection has ended, or never was, and the port refuses others"
 
@@ -47,6 +58,9 @@ class ProcessWatch:
         self._address = address
         self._changed = changed
         self._sign = Sign.UNKNOWN
+        self._stream: Stream | None = None
+        self._probed: asyncio.TimerHandle | None = None
+        """Set while a probe may still be answered in time."""
         self._ended = asyncio.Event()
         self._task = asyncio.ensure_future(self._run())
 
@@ -57,8 +71,15 @@ class ProcessWatch:
 
     @property
     def is_suspicious(self) -> bool:
-        """Whether the process was there and may have ended."""
-        return self._sign in (Sign.LOST, Sign.GONE)
+        """Whether the process was there and may have ended, or does not run."""
+        return self._sign in (Sign.SILENT, Sign.LOST, Sign.GONE)
+
+    def probe(self) -> None:
+        """Ask the process for a sign of life; it is SILENT if there is none for a moment."""
+        if self._sign is Sign.ALIVE and self._probed is None and self._stream is not None:
+            self._stream.send(_PROBE)
+            loop = asyncio.get_running_loop()
+            self._probed = loop.call_later(PROBE_S, self._enter, Sign.SILENT)
 
     def cancel(self) -> asyncio.Task[None]:
         """Look no more; the task ends soon."""
@@ -93,22 +114,38 @@ class ProcessWatch:
     async def _connect(self) -> Stream:
         self._ended.clear()
         host, port = self._address
-        return await self._network.connect(host, port, lambda _: _Quiet(self._stream_ended))
+        return await self._network.connect(
+            host, port, lambda _: _Quiet(self._heard, self._stream_ended)
+        )
 
     async def _hold(self, stream: Stream) -> bool:
         """Hold a connection until it ends; tell whether that took a while."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
+        self._stream = stream
         self._enter(Sign.ALIVE)
         try:
             await self._ended.wait()
         finally:
+            self._stream = None
+            self._stop_waiting()
             stream.abort()
         return loop.time() - began_s >= RETRY_S
 
+    def _heard(self) -> None:
+        self._stop_waiting()
+        if self._sign is Sign.SILENT:
+            self._enter(Sign.ALIVE)
+
+    def _stop_waiting(self) -> None:
+        if self._probed is not None:
+            self._probed.cancel()
+            self._probed = None
+
     def _stream_ended(self) -> None:
         self._ended.set()
-        if self._sign is Sign.ALIVE:
+        self._stop_waiting()
+        if self._sign in (Sign.ALIVE, Sign.SILENT):
             # Told here and not by the task: whoever is asked in between must know already.
             self._enter(Sign.LOST)
 
@@ -119,10 +156,15 @@ class ProcessWatch:
 
 
 class _Quiet(Nobody):
-    """Receives nothing, and tells that the stream is over."""
+    """Takes the answers to probes, whatever they say, and tells that the stream is over."""
 
-    def __init__(self, ended: Callable[[], None]) -> None:
+    def __init__(self, heard: Callable[[], None], ended: Callable[[], None]) -> None:
+        self._heard = heard
         self._told = ended
+
+    def received(self, data: memoryview) -> int:
+        self._heard()
+        return len(data)
 
     def closed(self, error: Exception | None) -> None:
         del error

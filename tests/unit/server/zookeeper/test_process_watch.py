@@ -15,6 +15,13 @@ class Stream:
     def __init__(self, receiver):
         self.receiver = receiver
         self.is_open = True
+        self.sent = []
+
+    def send(self, parts):
+        self.sent += parts
+
+    def answer(self):
+        self.receiver.received(memoryview(b"answer"))
 
     def abort(self):
         self.is_open = False
@@ -140,5 +147,69 @@ def test_a_port_that_closes_after_its_connections_is_noticed_soon(watched):
         network.answer = "refused"
         await asyncio.sleep(0.2)
         assert told[-1] is Sign.GONE
+
+    watched(test)
+
+
+def test_a_process_that_answers_probes_is_alive(watched):
+    async def test(network, watch, told):
+        await asyncio.sleep(1)
+        for _ in range(3):
+            watch.probe()
+            await asyncio.sleep(0.1)
+            network.streams[-1].answer()
+            await asyncio.sleep(1)
+        assert told == [Sign.ALIVE]
+        assert not watch.is_suspicious
+
+    watched(test)
+
+
+def test_one_that_leaves_a_probe_without_an_answer_is_silent_until_it_answers(watched):
+    async def test(network, watch, told):
+        await asyncio.sleep(1)
+        watch.probe()
+        await asyncio.sleep(1)
+        assert told == [Sign.ALIVE, Sign.SILENT]
+        assert watch.is_suspicious
+        network.streams[-1].answer()
+        assert told == [Sign.ALIVE, Sign.SILENT, Sign.ALIVE]
+
+    watched(test)
+
+
+def test_one_probe_is_on_its_way_at_a_time(watched):
+    async def test(network, watch, told):
+        await asyncio.sleep(1)
+        for _ in range(100):
+            watch.probe()
+            await asyncio.sleep(0.01)
+        (stream,) = network.streams
+        assert sum(map(len, stream.sent)) < 100
+
+    watched(test)
+
+
+def test_a_silent_process_that_ends_is_gone(watched):
+    async def test(network, watch, told):
+        await asyncio.sleep(1)
+        watch.probe()
+        await asyncio.sleep(1)
+        network.answer = "refused"
+        network.streams[-1].end()
+        await asyncio.sleep(0.2)
+        assert told == [Sign.ALIVE, Sign.SILENT, Sign.LOST, Sign.GONE]
+
+    watched(test)
+
+
+def test_a_probe_of_a_connection_that_has_ended_says_nothing_of_the_next_one(watched):
+    async def test(network, watch, told):
+        await asyncio.sleep(1)
+        watch.probe()
+        network.streams[-1].end()
+        watch.probe()
+        await asyncio.sleep(5)
+        assert told == [Sign.ALIVE, Sign.LOST, Sign.ALIVE]
 
     watched(test)
