@@ -355,6 +355,8 @@ class _Opening:
         crash_point("recovery.before_cut")
         file.truncate(position)
         crash_point("recovery.after_cut")
+        # Else a second power cut could bring these bytes back behind what is written next.
+        file.sync()
         if kept_as:
             self.unsynced_paths.append(kept_as)
         self._note_cut(
@@ -378,6 +380,8 @@ class _Opening:
         while len(self.segments) > number:
             crash_point("recovery.before_removal")
             kept += self._set_aside(self.segments.pop())
+        # Else a second power cut could bring them back behind segments that end where they begin.
+        self._files.sync_folder(self._folder)
         self.unsynced_paths += kept
         size = sum(segment.size for segment in removed)
         self._note_cut(

@@ -44,6 +44,9 @@ class SegmentCut(NamedTuple):
         crash_point("segment.truncate.before_cut")
         _cut_in_steps(self.file, self.size)
         crash_point("segment.truncate.after_cut")
+        # Else a power cut could undo the cut, and with it what was written in its place, and keep
+        # a later segment: batches of two leaders would stand in one log.
+        self.file.sync()
 
 
 def _cut_in_steps(file: File, size: int) -> None:

@@ -240,7 +240,7 @@ class TestTruncating:
 
     def test_a_long_file_is_cut_some_at_a_time(self, monkeypatch):
         sizes = [450]
-        file = SimpleNamespace(size=lambda: sizes[-1], truncate=sizes.append)
+        file = SimpleNamespace(size=lambda: sizes[-1], truncate=sizes.append, sync=lambda: None)
         monkeypatch.setattr(segment_files, "CUT_STEP_BYTES", 100)
         SegmentCut(3, file, 120, "", None).run(None)
         SegmentCut(3, file, 120, "", None).run(None)
