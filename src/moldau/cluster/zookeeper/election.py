@@ -2,11 +2,15 @@
 
 Both happen or neither. Whoever wins has an epoch that nobody had before, and every write of its
 predecessor fails from then on, because each checks the version of `/controller_epoch` (KAFKA-6082).
+
+Somebody may write `/controller_epoch` by hand. Brokers refuse what is older than what they have
+heard of, so the next epoch is above those that this broker knows, whatever the node says.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 from typing import Final, NamedTuple
 
 from moldau.base.ids import BrokerId
@@ -31,6 +35,8 @@ from moldau.cluster.zookeeper.nodes.controller_nodes import (
 )
 from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
 from moldau.cluster.zookeeper.nodes.paths import CONTROLLER, CONTROLLER_EPOCH
+
+logger = logging.getLogger(__name__)
 
 _NO_EPOCH: Final = 0
 """What a cluster starts from that never had a controller: the first has epoch 1."""
@@ -68,11 +74,17 @@ async def current_controller(session: ZooKeeperSession, watch: Watch) -> BrokerI
             return NOBODY_KNOWN
 
 
-async def win_seat(session: ZooKeeperSession, broker_id: BrokerId, now_ms: int) -> Seat | None:
-    """Try to become the controller; None if another broker is."""
+async def win_seat(
+    session: ZooKeeperSession, broker_id: BrokerId, now_ms: int, known_epoch: int = _NO_EPOCH
+) -> Seat | None:
+    """Try to become the controller; None if another broker is.
+
+    `known_epoch` is the newest that this broker has heard of. Without one, an epoch that cannot be
+    read raises MalformedNode: another broker may know.
+    """
     data = encode_controller(ControllerNode(broker_id, now_ms))
     while True:
-        epoch, version = await _epoch(session)
+        epoch, version = await _epoch(session, known_epoch)
         wanted = Seat(epoch + 1, version + 1)
         try:
             await session.multi(
@@ -106,16 +118,23 @@ async def leave_seat(session: ZooKeeperSession) -> None:
             await session.sync()
 
 
-async def _epoch(session: ZooKeeperSession) -> tuple[int, int]:
+async def _epoch(session: ZooKeeperSession, known_epoch: int) -> tuple[int, int]:
     """Return the newest epoch and the version of its node, which is made if it is missing."""
     while True:
         try:
             node = await session.read(CONTROLLER_EPOCH)
         except NoNode:
             with contextlib.suppress(NodeExists, UnknownOutcome):
-                await session.create(CONTROLLER_EPOCH, encode_controller_epoch(_NO_EPOCH))
+                await session.create(CONTROLLER_EPOCH, encode_controller_epoch(known_epoch))
             continue
-        return decode_controller_epoch(node.data), node.stat.version
+        try:
+            epoch = decode_controller_epoch(node.data)
+        except MalformedNode as malformed:
+            if known_epoch == _NO_EPOCH:
+                raise
+            logger.error("a node of ZooKeeper is written again, as it was known: %s", malformed)  # noqa: TRY400 - no bug of ours
+            epoch = known_epoch
+        return max(epoch, known_epoch), node.stat.version
 
 
 async def _has_won(session: ZooKeeperSession, wanted: Seat) -> bool:
@@ -124,5 +143,4 @@ async def _has_won(session: ZooKeeperSession, wanted: Seat) -> bool:
     stat = await session.exists(CONTROLLER)
     if stat is None or stat.ephemeral_owner != session.session_id:
         return False
-    epoch, version = await _epoch(session)
-    return (epoch, version) == (wanted.epoch, wanted.epoch_version)
+    return await _epoch(session, wanted.epoch) == (wanted.epoch, wanted.epoch_version)

@@ -85,6 +85,8 @@ class ZooKeeperStore:
         """The newest controller that was heard of; this broker itself while it is that."""
         self.unreadable_topics: frozenset[str] = frozenset()
         """Topics that the start could not read. Their logs are kept until somebody repairs them."""
+        self._complaint = ""
+        """Why no controller could be elected when that was said last."""
         self._seat_changed = asyncio.Event()
         self._seat_changed.set()
         self._is_closed = False
@@ -294,8 +296,8 @@ class ZooKeeperStore:
             if self._tenure is not None:
                 self._tenure.resign()
             raise
-        except MalformedNode as error:
-            logger.error("no controller can be elected: %s", error)  # noqa: TRY400 - no bug of ours
+        except MalformedNode as malformed:
+            self._complain(f"no controller can be elected: {malformed}")
             return None
         except (StoreFailed, ControllerFenced, ZooKeeperError) as error:
             logger.debug("not elected: %s", error)
@@ -303,14 +305,23 @@ class ZooKeeperStore:
                 self._tenure.resign()
             return None
 
+    def _complain(self, problem: str) -> None:
+        """Say what is wrong once: it is tried again ten times in a second."""
+        if problem != self._complaint:
+            self._complaint = problem
+            logger.error("%s", problem)
+
     async def _claim(self, session: ZooKeeperSession) -> Tenure | None:
-        seat = await win_seat(session, self._broker_id, self._clock.wall_ms())
+        seat = await win_seat(
+            session, self._broker_id, self._clock.wall_ms(), self.fence.controller_epoch
+        )
         if seat is None:
             return None
         tenure = Tenure(session, seat, self._history)
         self._tenure = tenure
         # From now on no step of an earlier controller is taken: what is read below has them all.
         self.fence.hear_of(self._broker_id, seat.epoch)
+        self._complaint = ""
         following = TreeFollowing(tenure)
         image = await following.begin(self.image)
         if image.cluster_id != self.identity.cluster_id:

@@ -15,6 +15,7 @@ from moldau.cluster.store import ControllerFenced
 from moldau.cluster.zookeeper.client.port import CreateNode, DeleteNode, NodeKind, SetData
 from moldau.cluster.zookeeper.election import NOBODY_KNOWN, current_controller
 from moldau.cluster.zookeeper.events import BrokersSeen, DirectoryFailed
+from moldau.cluster.zookeeper.history import first_version
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.cluster_nodes import encode_cluster_id
 from moldau.cluster.zookeeper.nodes.config_nodes import (
@@ -47,13 +48,31 @@ def test_a_controller_node_without_sense_is_somebodys(stores):
     stores(test)
 
 
-def test_an_epoch_without_sense_elects_nobody_until_it_is_mended(stores):
+def test_an_epoch_without_sense_elects_nobody_until_it_is_mended(stores, caplog):
     async def test(kept, first, second):
         session = first.lives.session
         await session.create(paths.CONTROLLER_EPOCH, b"nonsense")
-        assert await first.claim() is None
+        for _ in range(3):
+            assert await first.claim() is None
+        assert len(caplog.records) == 1
         await session.set_data(paths.CONTROLLER_EPOCH, b"7")
         assert (await first.claim()).epoch == 8
+
+    stores(test)
+
+
+@pytest.mark.parametrize("written", [b"nonsense", b"", b"2", b"2147483647", None])
+def test_the_next_epoch_is_above_all_that_were_heard_of(stores, written):
+    """Otherwise brokers refuse the commands of its controller, and of those after it."""
+
+    async def test(kept, first, second):
+        first.fence.hear_of(2, 12)
+        session = first.lives.session
+        if written is not None:
+            await session.create(paths.CONTROLLER_EPOCH, written)
+        assert (await first.claim()).epoch == 13
+        assert first.image.version >= first_version(13)
+        assert (await session.read(paths.CONTROLLER_EPOCH)).data == b"13"
 
     stores(test)
 

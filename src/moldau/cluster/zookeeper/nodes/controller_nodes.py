@@ -11,6 +11,7 @@ from typing import Final
 
 from moldau.base.ids import BrokerId
 from moldau.cluster.zookeeper.nodes.node_content import (
+    INT32_MAX,
     NO_TIMESTAMP,
     decode_decimal,
     decode_object,
@@ -61,5 +62,5 @@ def encode_controller_epoch(epoch: int) -> bytes:
 
 
 def decode_controller_epoch(data: bytes | None) -> int:
-    """Decode the epoch of the newest controller."""
-    return decode_decimal(CONTROLLER_EPOCH, data)
+    """Decode the epoch of the newest controller; the last one that fits would have no successor."""
+    return decode_decimal(CONTROLLER_EPOCH, data, INT32_MAX - 1)
