@@ -17,7 +17,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final
 
-from moldau.cluster.changes import Change
+from moldau.cluster.changes import Change, ProducerIdsAllocated
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.in_turns import CHANGES_PER_TURN, apply_in_turns, paused
 from moldau.cluster.store import ControllerFenced, OutcomeUnknown, StoreFailed, VersionConflict
@@ -60,6 +60,8 @@ class Tenure:
         """Of all nodes that exist, except the states of partitions in the image."""
         self.wanted: dict[str, PartitionsWanted] = {}
         """By topic, partitions that tools have added to its node and that are not there yet."""
+        self.unreadable: set[str] = set()
+        """Nodes that have to be repaired before a commit may rely on what they said."""
         self.turn = asyncio.Lock()
         """Held by a commit, and while what others have written is taken over."""
         self._is_over = False
@@ -156,12 +158,21 @@ class Tenure:
             if not changes:
                 return expected_version
             changes = [without_directories(change) async for change in paused(changes)]
+            self._check_readable(changes)
             after = await apply_in_turns(before, changes, self.next_version())
             await self._write(
                 commit_writes(before, changes, after, self.epoch, self.versions, self.wanted)
             )
             self.history.advance(changes, after)
             return after.version
+
+    def _check_readable(self, changes: Sequence[Change]) -> None:
+        """Refuse producer ids while nobody knows which were given out."""
+        path = paths.PRODUCER_ID_BLOCK
+        if path in self.unreadable and any(
+            isinstance(change, ProducerIdsAllocated) for change in changes
+        ):
+            raise StoreFailed(f"there are no producer ids until {path} in ZooKeeper is repaired")
 
     async def _write(self, writes: Iterable[Operation | None]) -> None:
         """Carry out the writes of a commit; ControllerFenced or OutcomeUnknown ends the tenure."""

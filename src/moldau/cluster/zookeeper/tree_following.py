@@ -140,6 +140,7 @@ class TreeFollowing:
             states = range(len(topic.partitions))
             repair.nodes |= await self._reader.read_topic(topic.name, states)
         await in_turns(repair.repair_states(known, epoch))
+        await in_turns(repair.repair_others(known))
         for multi in repair.multis:
             await self._tenure.write(multi)
         for malformed in repair.refused:
@@ -288,6 +289,8 @@ class TreeFollowing:
             await self._look_at_topic(reading.topic_to_read, paths.state_owner(path))
         else:
             await self._take(reading.changes, reading.requests)
+            if node is not None:
+                self._tenure.unreadable.discard(path)
 
     async def _look_at_topic(self, name: str, changed: PartitionKey | None) -> None:
         """Read a topic; `changed` is the partition whose state has led here."""
@@ -379,6 +382,10 @@ class TreeFollowing:
         text, path = str(malformed), malformed.path
         if paths.state_owner(path) is not None:
             self._malformed_states.add(path)
+            if path not in self._reader.watched:
+                self._changed(path)
+        elif path == paths.PRODUCER_ID_BLOCK:
+            self._tenure.unreadable.add(path)
             if path not in self._reader.watched:
                 self._changed(path)
         if self._complaints.get(path) != text:

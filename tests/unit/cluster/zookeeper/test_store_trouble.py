@@ -9,15 +9,20 @@ import pytest
 
 from kits.stores_on_zookeeper import run_with_two_stores
 from moldau.base.errors import ConfigError, UserError
-from moldau.cluster.changes import FeatureLevelSet
+from moldau.base.ids import BrokerId
+from moldau.cluster.changes import FeatureLevelSet, ProducerIdsAllocated
 from moldau.cluster.model import ConfigResource, ResourceType
-from moldau.cluster.store import ControllerFenced
+from moldau.cluster.store import ControllerFenced, StoreFailed
 from moldau.cluster.zookeeper.client.port import CreateNode, DeleteNode, NodeKind, SetData
 from moldau.cluster.zookeeper.election import NOBODY_KNOWN, current_controller
 from moldau.cluster.zookeeper.events import BrokersSeen, DirectoryFailed
 from moldau.cluster.zookeeper.history import first_version
 from moldau.cluster.zookeeper.nodes import paths
-from moldau.cluster.zookeeper.nodes.cluster_nodes import encode_cluster_id
+from moldau.cluster.zookeeper.nodes.cluster_nodes import (
+    ProducerIdBlock,
+    encode_cluster_id,
+    encode_producer_ids,
+)
 from moldau.cluster.zookeeper.nodes.config_nodes import (
     BROKERS,
     ConfigEntity,
@@ -73,6 +78,26 @@ def test_the_next_epoch_is_above_all_that_were_heard_of(stores, written):
         assert (await first.claim()).epoch == 13
         assert first.image.version >= first_version(13)
         assert (await session.read(paths.CONTROLLER_EPOCH)).data == b"13"
+
+    stores(test)
+
+
+def test_while_nobody_knows_which_producer_ids_were_given_out_there_are_none(stores):
+    async def test(kept, first, second):
+        session = first.lives.session
+        allocated = [ProducerIdsAllocated(BrokerId(1), -1, 6000)]
+        await session.set_data(paths.PRODUCER_ID_BLOCK, b"nonsense")
+        tenure = await first.claim()
+        with pytest.raises(StoreFailed, match="until /latest_producer_id_block in ZooKeeper is"):
+            await tenure.commit(first.image.version, allocated)
+        level = [FeatureLevelSet("metadata.version", 20)]
+        await tenure.commit(first.image.version, level)
+        newest = encode_producer_ids(ProducerIdBlock(BrokerId(2), 4000, 4999))
+        await session.set_data(paths.PRODUCER_ID_BLOCK, newest)
+        await asyncio.sleep(60)  # the controller has seen it by then
+        assert first.image.next_producer_id == 5000
+        await tenure.commit(first.image.version, allocated)
+        assert first.image.next_producer_id == 6000
 
     stores(test)
 

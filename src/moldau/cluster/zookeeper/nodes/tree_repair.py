@@ -1,9 +1,10 @@
-"""Repairs topics whose nodes somebody has spoilt, with what the new controller knows of them.
+"""Repairs nodes that somebody has spoilt, with what the new controller knows of them.
 
 A topic that cannot be read would not be in the image, and brokers would delete its logs. A leader
 that changes without a new epoch, or an epoch that goes back, would let two logs differ in the same
-epoch. No tool writes such a thing, but a person may. So what was known last takes its place, and is
-written.
+epoch. Producer ids that are given out twice make brokers take new records for old ones, and configs
+that fall back to defaults may delete what a topic is to keep. No tool writes such a thing, but a
+person may, or an old backup of ZooKeeper. So what was known last takes its place, and is written.
 
 Only what is known can be repaired. A broker that has just started knows what it has read itself.
 """
@@ -15,10 +16,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from moldau.base.ids import uuid_text
+from moldau.cluster.brokers import PRODUCER_ID_BLOCK
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.model import Partition, Topic
+from moldau.cluster.model import NO_LEADER, Partition, Topic
 from moldau.cluster.zookeeper.client.port import CreateNode, Operation, SetData
 from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.cluster_nodes import (
+    FeatureNode,
+    ProducerIdBlock,
+    decode_features,
+    decode_producer_ids,
+    encode_features,
+    encode_producer_ids,
+)
+from moldau.cluster.zookeeper.nodes.config_nodes import config_path, decode_config, encode_config
+from moldau.cluster.zookeeper.nodes.config_resources import entity_of
 from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
 from moldau.cluster.zookeeper.nodes.state_nodes import encode_state, state_of
 from moldau.cluster.zookeeper.nodes.steps import Pace, Steps
@@ -73,6 +85,44 @@ class TreeRepair:
                 self._repair_state(topic, partition, controller_epoch)
                 if pace.is_due():
                     yield
+
+    def repair_others(self, known: MetadataImage) -> Steps[None]:
+        """Put known producer ids, features and configs in the place of malformed ones."""
+        self._repair_producer_ids(known.next_producer_id)
+        node = self.nodes.get(paths.FEATURE)
+        if node is not None and known.features:
+            try:
+                decode_features(node.data)
+            except MalformedNode as malformed:
+                self.refused.append(malformed)
+                self._set(paths.FEATURE, encode_features(FeatureNode(known.features)))
+        for resource, settings in known.configs.items():
+            path = config_path(entity_of(resource))
+            node = self.nodes.get(path)
+            if node is None or not settings:
+                continue
+            try:
+                yield from decode_config(path, node.data)
+            except MalformedNode as malformed:
+                self.refused.append(malformed)
+                self._set(path, encode_config(settings))
+
+    def _repair_producer_ids(self, known: int) -> None:
+        path = paths.PRODUCER_ID_BLOCK
+        node = self.nodes.get(path)
+        if not known or node is None:
+            return
+        try:
+            block = decode_producer_ids(node.data)
+            following = 0 if block is None else block.last + 1
+            if following < known:
+                raise MalformedNode(
+                    path, f"the next producer id would go from {known} back to {following}"
+                )
+        except MalformedNode as malformed:
+            self.refused.append(malformed)
+            last = ProducerIdBlock(NO_LEADER, max(0, known - PRODUCER_ID_BLOCK), known - 1)
+            self._set(path, encode_producer_ids(last))
 
     def _has(self, topic: Topic) -> bool:
         """Tell whether the tree has this topic, and not a later one of its name, or its remains."""

@@ -1,4 +1,4 @@
-"""Nodes of known topics that somebody has spoilt are written again, as they were known."""
+"""Nodes that somebody has spoilt are written again, as they were known."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ from kits.metadata_samples import topic_id
 from kits.zookeeper_nodes import encode_topic, finish
 from kits.zookeeper_tree import tree_of
 from moldau.base.ids import BrokerId
-from moldau.cluster.changes import PartitionCreated, TopicCreated
+from moldau.cluster.changes import (
+    ConfigChanged,
+    FeatureLevelSet,
+    PartitionCreated,
+    ProducerIdsAllocated,
+    TopicCreated,
+)
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.model import Partition
+from moldau.cluster.model import ConfigResource, Partition, ResourceType
 from moldau.cluster.zookeeper.client.port import DeleteNode
 from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.cluster_nodes import ProducerIdBlock, encode_producer_ids
 from moldau.cluster.zookeeper.nodes.state_nodes import encode_state, state_of
 from moldau.cluster.zookeeper.nodes.topic_nodes import TopicNode
 from moldau.cluster.zookeeper.nodes.topic_reading import assignment_of
@@ -41,6 +48,7 @@ def repair(tree, known=KNOWN):
     reading = tree.read(9)
     finish(made.repair_topics(known, reading.image, reading.refused))
     finish(made.repair_states(known, EPOCH))
+    finish(made.repair_others(known))
     for multi in made.multis:
         tree.apply(multi)
     assert {path: node[:2] for path, node in made.nodes.items()} == {
@@ -135,3 +143,49 @@ def test_what_is_not_known_cannot_be_repaired():
     refused, image = repair(tree, MetadataImage())
     assert refused == []
     assert image.topics == {}
+
+
+COMPACTED = ConfigResource(ResourceType.TOPIC, "t")
+EVERY_BROKER = ConfigResource(ResourceType.BROKER, "")
+GIVEN_OUT = KNOWN.apply(
+    [
+        FeatureLevelSet("metadata.version", 20),
+        ConfigChanged(COMPACTED, "cleanup.policy", "compact"),
+        ConfigChanged(EVERY_BROKER, "log.cleaner.threads", "2"),
+        ProducerIdsAllocated(BrokerId(1), -1, 3000),
+    ],
+    9,
+)
+
+
+def block(first, last):
+    return encode_producer_ids(ProducerIdBlock(BrokerId(1), first, last))
+
+
+@pytest.mark.parametrize("data", [b"nonsense", b"", block(0, 999), block(2000, 2998)])
+def test_producer_ids_are_not_given_out_twice(data):
+    tree = tree_of(GIVEN_OUT)
+    tree.put(paths.PRODUCER_ID_BLOCK, data)
+    assert repair(tree, GIVEN_OUT) == ([paths.PRODUCER_ID_BLOCK], GIVEN_OUT)
+
+
+def test_later_producer_ids_count():
+    tree = tree_of(GIVEN_OUT)
+    tree.put(paths.PRODUCER_ID_BLOCK, block(3000, 3999))
+    refused, image = repair(tree, GIVEN_OUT)
+    assert (refused, image.next_producer_id) == ([], 4000)
+
+
+@pytest.mark.parametrize("path", ["/feature", "/config/topics/t", "/config/brokers/<default>"])
+@pytest.mark.parametrize("data", [b"nonsense", b'{"version":1,"config":[],"features":7}'])
+def test_features_and_configs_stay_what_they_were(path, data):
+    tree = tree_of(GIVEN_OUT)
+    tree.put(path, data)
+    assert repair(tree, GIVEN_OUT) == ([path], GIVEN_OUT)
+
+
+def test_other_configs_count():
+    tree = tree_of(GIVEN_OUT)
+    tree.put("/config/topics/t", b'{"version":1,"config":{"cleanup.policy":"delete"}}')
+    refused, image = repair(tree, GIVEN_OUT)
+    assert (refused, image.topic_config("t")) == ([], {"cleanup.policy": "delete"})
