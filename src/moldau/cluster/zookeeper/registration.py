@@ -15,6 +15,7 @@ lost them, or another machine had its id since and has acknowledged some. Its no
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
@@ -37,6 +38,8 @@ from moldau.cluster.zookeeper.client.port import (
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, decode_broker, encode_broker
 from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
+
+logger = logging.getLogger(__name__)
 
 
 class IdTaken(MoldauError):  # noqa: N818 - it names the state
@@ -111,12 +114,41 @@ async def end_earlier_life(
             await session.delete(path, node.stat.version)
 
 
-async def is_registered(
-    session: ZooKeeperSession, broker_id: BrokerId, epoch: int, watch: Watch
+async def keep_registration(
+    session: ZooKeeperSession, broker_id: BrokerId, epoch: int, registered: BrokerNode, watch: Watch
 ) -> bool:
-    """Tell whether a broker's node is still that of this epoch; the watch tells of its end."""
+    """Tell whether a broker's node is still that of this epoch; the watch tells of its end.
+
+    A node that somebody has written is written again: a controller that cannot read it takes the
+    broker for dead, and the broker would not notice.
+    """
+    path = paths.broker(broker_id)
+    while True:
+        try:
+            node = await session.read(path, watch)
+        except NoNode:
+            return False
+        if node.stat.czxid != epoch:
+            return False
+        if _says(path, node.data, registered):
+            return True
+        logger.error(
+            "a node of ZooKeeper is written again, because somebody has changed it: %s", path
+        )
+        try:
+            await session.set_data(path, encode_broker(registered), node.stat.version)
+        except UnknownOutcome:
+            continue
+        except NodeError as error:
+            logger.debug("the watch tells what became of it: %s", error)
+        return True
+
+
+def _says(path: str, data: bytes, registered: BrokerNode) -> bool:
+    """Tell whether a node has all of a registration, whenever it was made."""
     try:
-        node = await session.read(paths.broker(broker_id), watch)
-    except NoNode:
+        found = decode_broker(path, data)
+    except MalformedNode:
         return False
-    return node.stat.czxid == epoch
+    wanted = decode_broker(path, encode_broker(registered))
+    return found == replace(wanted, timestamp_ms=found.timestamp_ms)

@@ -33,7 +33,7 @@ from moldau.cluster.zookeeper.registration import (
     IdTaken,
     Registered,
     end_earlier_life,
-    is_registered,
+    keep_registration,
     register_broker,
 )
 from moldau.cluster.zookeeper.store import ZooKeeperStore
@@ -237,10 +237,11 @@ class ZooKeeperMembership:
             return True
         self._is_node_seen = True  # the watch may be called before the answer is here
         try:
-            is_there = await is_registered(
+            is_there = await keep_registration(
                 self._store.lives.session,
                 registration.broker_id,
                 self.broker_epoch,
+                replace(self._node(registration), may_lack_records=self._may_lack_records),
                 self._node_changed,
             )
         except (StoreFailed, SessionExpired):

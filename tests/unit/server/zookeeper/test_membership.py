@@ -14,7 +14,7 @@ from moldau.cluster.changes import BrokerRegistered
 from moldau.cluster.model import Broker, Endpoint
 from moldau.cluster.zookeeper.client.port import CreateNode, DeleteNode
 from moldau.cluster.zookeeper.nodes import paths
-from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, decode_broker
+from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, decode_broker, encode_broker
 from moldau.cluster.zookeeper.nodes.cluster_nodes import encode_cluster_id
 from moldau.cluster.zookeeper.nodes.log_dir_nodes import decode_log_dir_event
 from moldau.cluster.zookeeper.registration import register_broker
@@ -151,6 +151,31 @@ def test_one_that_loses_its_node_registers_anew_and_has_lost_nothing(scene):
         node = await made.node()
         assert node.stat.czxid == made.membership.broker_epoch
         assert not decode_broker(paths.broker(1), node.data).may_lack_records
+        return running
+
+    scene(test)
+
+
+@pytest.mark.parametrize("lacks", [False, True])
+@pytest.mark.parametrize(
+    "data", [b"nonsense", b"", encode_broker(BrokerNode((ENDPOINT._replace(port=1),)))]
+)
+def test_a_node_that_somebody_has_written_is_written_again(scene, data, lacks):
+    async def test(made):
+        await made.register(previous_epoch=-1)
+        first = made.membership.broker_epoch
+        if lacks:
+            running = asyncio.ensure_future(made.membership.run())
+        else:
+            running = await made.join()
+        await asyncio.sleep(1)
+        for _ in range(2):
+            await made.other.lives.session.set_data(paths.broker(1), data)
+            await asyncio.sleep(60)
+            node = await made.node()
+            found = decode_broker(paths.broker(1), node.data)
+            assert (found.endpoints, found.may_lack_records) == ((ENDPOINT,), lacks)
+            assert node.stat.czxid == made.membership.broker_epoch == first
         return running
 
     scene(test)
