@@ -115,13 +115,14 @@ def forged(controller_id: int, epoch: int, broker_epoch: int, topic: str) -> lis
     ]
 
 
-def test_commands_of_an_old_controller_or_for_another_life_are_refused(on_zookeeper):
+def test_commands_of_no_controller_or_for_another_life_are_refused(on_zookeeper):
     cluster: ZooKeeperCluster = on_zookeeper
     controller, epoch = cluster.controller(), cluster.controller_epoch
     led_by = cluster.others(controller)[0]
     cluster.create_topic("forged", [(led_by, controller)])
     write(cluster, "forged")
     before = cluster.describe("forged", led_by)
+    cluster.expected_errors.append("a command is refused: it names controller")
     for broker_id in (led_by, controller):
         _, stat = cluster.tree.get(f"/brokers/ids/{broker_id}")
         cases = [
@@ -130,6 +131,10 @@ def test_commands_of_an_old_controller_or_for_another_life_are_refused(on_zookee
                 *forged(led_by, -1, -1, "forged"),
                 # No two controllers have the same epoch.
                 *forged(99, epoch, stat.czxid, "forged"),
+                # Nobody was elected with these, also where another life is meant.
+                *forged(controller, epoch + 1, stat.czxid, "forged"),
+                *forged(99, 2**31 - 1, -1, "forged"),
+                *forged(99, 2**31 - 1, stat.czxid - 1, "forged"),
             )),
             *((one, ErrorCode.STALE_BROKER_EPOCH) for one in (
                 *forged(controller, epoch, stat.czxid - 1, "forged"),

@@ -42,6 +42,7 @@ from moldau.cluster.zookeeper.history import History
 from moldau.cluster.zookeeper.lives import Lives
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.cluster_nodes import decode_cluster_id, encode_cluster_id
+from moldau.cluster.zookeeper.nodes.controller_nodes import decode_controller_epoch
 from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
 from moldau.cluster.zookeeper.nodes.tree_image import read_tree
 from moldau.cluster.zookeeper.tenure import Tenure
@@ -52,6 +53,9 @@ logger = logging.getLogger(__name__)
 
 DEFERENCE_S: Final = 3.0
 """How long a broker that knows less than others lets them run for a free seat."""
+
+EPOCH_PATIENCE_S: Final = 2.0
+"""How long a command of a new controller may wait for ZooKeeper to confirm its election."""
 
 
 class ZooKeeperStore:
@@ -229,6 +233,19 @@ class ZooKeeperStore:
             self._tenure.end()
         if not self.is_controller:
             self._controller_id = self.fence.controller_id
+
+    async def newest_elected_epoch(self) -> int | None:
+        """Return the epoch of the newest controller; None if ZooKeeper does not tell now."""
+        if not self.lives.is_connected:
+            return None
+        try:
+            async with asyncio.timeout(EPOCH_PATIENCE_S):
+                session = self.lives.session
+                await session.sync()
+                return decode_controller_epoch((await session.read(paths.CONTROLLER_EPOCH)).data)
+        except (TimeoutError, StoreFailed, ZooKeeperError, MalformedNode) as error:
+            logger.debug("the epoch of the newest controller is not known: %s", error)
+            return None
 
     @property
     def is_controller(self) -> bool:

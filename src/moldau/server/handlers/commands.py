@@ -3,7 +3,8 @@
 UpdateMetadata 8, LeaderAndIsr 5-7, StopReplica 3-4: versions with broker epochs and topic ids. An
 update is answered when this broker's image has it, roles and deletions when they are carried
 out. Commands of a controller that was replaced, or for an earlier life of this broker, are refused
-(`cluster/zookeeper/commands/fencing.py`).
+(`cluster/zookeeper/commands/fencing.py`). So are those with an epoch that nobody was elected with:
+if one were believed, the commands of every real controller would be refused as older.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from moldau.cluster.in_turns import in_turns
 from moldau.cluster.zookeeper.commands.fencing import stop_verdicts
 from moldau.cluster.zookeeper.commands.incoming import UpdateOutOfOrder, Updates, updated_image
 from moldau.cluster.zookeeper.commands.statements import UpdateRefused
+from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.store import ZooKeeperStore
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.replication import (
@@ -59,10 +61,17 @@ class CommandHandlers:
         self._roles = roles
         self._follower = follower
         self._updates = Updates()
+        self._refused_update = ""
+        self._forged_under = -1
         self._turn = asyncio.Lock()
         """One update at a time: each leads on from the image of the one before."""
 
-    def _refusal(self, request: Command) -> ErrorCode | None:
+    async def _refusal(self, request: Command) -> ErrorCode | None:
+        if request.controller_epoch > self._store.leader_epoch:
+            newest = await self._store.newest_elected_epoch()
+            if newest is not None and request.controller_epoch > newest:
+                self._complain_of_forgery(request, newest)
+                return ErrorCode.STALE_CONTROLLER_EPOCH
         error = self._store.fence.check(
             request.controller_id,
             request.controller_epoch,
@@ -72,13 +81,32 @@ class CommandHandlers:
         self._store.heard_of_controller()
         return error
 
+    def _complain_of_update(self, problem: str) -> None:
+        """Say once what is wrong: the controller sends it again ten times in a second."""
+        if problem != self._refused_update:
+            self._refused_update = problem
+            logger.error("an update is refused: %s", problem)
+
+    def _complain_of_forgery(self, request: Command, newest: int) -> None:
+        """Say it once for each controller: who forges may send thousands."""
+        if self._forged_under != newest:
+            self._forged_under = newest
+            logger.error(
+                "a command is refused: it names controller %d with epoch %d, but %s in ZooKeeper"
+                " is %d",
+                request.controller_id,
+                request.controller_epoch,
+                paths.CONTROLLER_EPOCH,
+                newest,
+            )
+
     async def update_metadata(
         self, request: UpdateMetadataRequest, context: RequestContext
     ) -> UpdateMetadataResponse:
         """Take a step of the history."""
         del context
         async with self._turn:
-            refusal = self._refusal(request)
+            refusal = await self._refusal(request)
             if refusal is not None:
                 return UpdateMetadataResponse(refusal)
             try:
@@ -91,7 +119,7 @@ class CommandHandlers:
                 logger.debug("an update is out of order: %s", error)
                 return UpdateMetadataResponse(ErrorCode.INVALID_UPDATE_VERSION)
             except UpdateRefused as error:
-                logger.error("an update is refused: %s", error)  # noqa: TRY400 - no bug of ours
+                self._complain_of_update(str(error))
                 return UpdateMetadataResponse(ErrorCode.INVALID_REQUEST)
         return UpdateMetadataResponse(ErrorCode.NONE)
 
@@ -100,7 +128,7 @@ class CommandHandlers:
     ) -> LeaderAndIsrResponse:
         """Confirm the roles of this broker's replicas."""
         del context
-        refusal = self._refusal(request) or _size_refusal(request)
+        refusal = await self._refusal(request) or _size_refusal(request)
         if refusal is not None:
             return LeaderAndIsrResponse(refusal)
         return await self._roles.answer(request)
@@ -110,7 +138,7 @@ class CommandHandlers:
     ) -> StopReplicaResponse:
         """Confirm that replicas are gone; the image says which."""
         del context
-        refusal = self._refusal(request) or _size_refusal(request)
+        refusal = await self._refusal(request) or _size_refusal(request)
         if refusal is not None:
             return StopReplicaResponse(refusal)
         image = self._store.image

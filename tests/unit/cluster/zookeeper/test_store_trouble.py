@@ -82,6 +82,23 @@ def test_the_next_epoch_is_above_all_that_were_heard_of(stores, written):
     stores(test)
 
 
+def test_who_was_elected_is_known_unless_zookeeper_does_not_tell(stores):
+    async def test(kept, first, second):
+        assert await first.newest_elected_epoch() is None
+        await first.claim()
+        await second.start()
+        assert await second.newest_elected_epoch() == 1
+        await second.lives.session.set_data(paths.CONTROLLER_EPOCH, b"nonsense")
+        assert await first.newest_elected_epoch() is None
+        await second.lives.session.set_data(paths.CONTROLLER_EPOCH, b"9")
+        assert await first.newest_elected_epoch() == 9
+        kept.ensemble.stop()
+        assert await first.newest_elected_epoch() is None
+        kept.ensemble.start()
+
+    stores(test)
+
+
 def test_while_nobody_knows_which_producer_ids_were_given_out_there_are_none(stores):
     async def test(kept, first, second):
         session = first.lives.session
