@@ -62,6 +62,12 @@ RETRY_S: Final = 0.1
 KEPT_MS: Final = 15 * 60 * 1000
 """How long notifications of changed configs stay; Kafka's number."""
 
+NOTIFICATIONS_AT_ONCE: Final = 100
+"""Looked at in one turn, while commits wait."""
+
+COMPLAINTS_MAX: Final = 10
+"""About the notifications below one node."""
+
 
 class TreeFollowing:
     """Follows the tree for one tenure. Owned by the event loop's thread."""
@@ -78,6 +84,8 @@ class TreeFollowing:
         self._told_deletions: set[str] = set()
         self._seen_notifications: dict[str, set[str]] = {}
         """By parent."""
+        self._bad_notifications: dict[str, int] = {}
+        """By parent, how many could not be read."""
         self._complaints: dict[str, str] = {}
         self._malformed_states: set[str] = set()
         """Those that have to be watched when they are looked at next."""
@@ -332,22 +340,29 @@ class TreeFollowing:
     # Notifications
 
     async def _look_at_notifications(self, parent: str) -> None:
+        """Look at the first of the new ones. There may be thousands: commits come in between."""
         names = await self._reader.children(parent)
         found = [f"{parent}/{name}" async for name in paused(names)]
         seen = self._seen_notifications.setdefault(parent, set())
         seen.intersection_update(found)
         if parent == paths.CONFIG_CHANGES:
             await self._remove_old(found)
-        async for path in paused(found):
-            if path not in seen:
-                node = await self._reader.read(path)
-                if node is not None:
-                    await self._take_notification(parent, path, node)
-                seen.add(path)
-            if parent != paths.CONFIG_CHANGES:
-                # Those are for the controller alone. Brokers of others read the configs, too.
-                with contextlib.suppress(NoNode):
-                    await self._tenure.session.delete(path)
+            found = [path async for path in paused(found) if path not in seen]
+        batch = found[:NOTIFICATIONS_AT_ONCE]
+        new = [path for path in batch if path not in seen]
+        nodes = await asyncio.gather(*(self._reader.read(path) for path in new))
+        there = {path: node for path, node in zip(new, nodes, strict=True) if node is not None}
+        await self._take_notifications(parent, there)
+        seen.update(new)
+        if parent != paths.CONFIG_CHANGES:
+            # Those are for the controller alone. Brokers of others read the configs, too.
+            await asyncio.gather(*(self._remove_notification(path) for path in batch))
+        if len(found) > len(batch):
+            self._changed(parent)
+
+    async def _remove_notification(self, path: str) -> None:
+        with contextlib.suppress(NoNode):
+            await self._tenure.session.delete(path)
 
     async def _remove_old(self, notifications: list[str]) -> None:
         """Remove notifications that are much older than the newest: all who watch have read them.
@@ -363,19 +378,33 @@ class TreeFollowing:
             with contextlib.suppress(NoNode):
                 await session.delete(path)
 
-    async def _take_notification(self, parent: str, path: str, node: StoredNode) -> None:
-        try:
-            if parent == paths.CONFIG_CHANGES:
-                changed = config_path(decode_config_change(path, node.data))
-                await self._look_at_node(changed, await self._reader.read(changed))
-            elif parent == paths.LOG_DIR_EVENTS:
-                self._tell(DirectoryFailed(decode_log_dir_event(path, node.data)))
-            else:
-                for key in await in_turns(decode_partitions(path, node.data)):
-                    state = paths.state(*key)
-                    await self._look_at_node(state, await self._reader.read(state))
-        except MalformedNode as malformed:
-            self._complain(malformed)
+    async def _take_notifications(self, parent: str, nodes: Mapping[str, StoredNode]) -> None:
+        """Look at what these tell of, once although many of them name it."""
+        changed: dict[str, None] = {}
+        for path, node in nodes.items():
+            try:
+                if parent == paths.CONFIG_CHANGES:
+                    changed[config_path(decode_config_change(path, node.data))] = None
+                elif parent == paths.LOG_DIR_EVENTS:
+                    self._tell(DirectoryFailed(decode_log_dir_event(path, node.data)))
+                else:
+                    for key in await in_turns(decode_partitions(path, node.data)):
+                        changed[paths.state(*key)] = None
+            except MalformedNode as malformed:
+                self._complain_of_notification(parent, malformed)
+        async for path in paused(changed):
+            try:
+                await self._look_at_node(path, await self._reader.read(path))
+            except MalformedNode as malformed:
+                self._complain(malformed)
+
+    def _complain_of_notification(self, parent: str, malformed: MalformedNode) -> None:
+        """Say what is wrong with the first ones. Nobody repairs a notification."""
+        count = self._bad_notifications[parent] = self._bad_notifications.get(parent, 0) + 1
+        if count <= COMPLAINTS_MAX:
+            logger.error("a node of ZooKeeper is left out: %s", malformed)
+        if count == COMPLAINTS_MAX:
+            logger.error("no more is said about nodes below %s that are left out", parent)
 
     def _complain(self, malformed: MalformedNode) -> None:
         """Say once what is wrong with a node, and watch it if nothing else tells of its repair."""

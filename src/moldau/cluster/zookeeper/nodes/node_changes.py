@@ -119,9 +119,9 @@ class Registration(NamedTuple):
 
 def registration_at(path: str, node: StoredNode) -> Registration:
     """Return the broker that has written this node."""
-    registered = decode_broker(path, node.data)
+    broker_id, registered = _broker_id(path), decode_broker(path, node.data)
     broker = Broker(
-        _broker_id(path),
+        broker_id,
         node.created,
         node.created.to_bytes(16),
         registered.endpoints,
