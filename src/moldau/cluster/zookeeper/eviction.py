@@ -7,10 +7,12 @@ new epoch; a controller that lives finds another one elected, whose epoch fences
 from __future__ import annotations
 
 import contextlib
+import logging
 
 from moldau.base.ids import BrokerId
 from moldau.cluster.model import Broker
 from moldau.cluster.zookeeper.client.port import (
+    PERSISTENT_OWNER,
     CheckVersion,
     DeleteNode,
     NodeError,
@@ -19,9 +21,11 @@ from moldau.cluster.zookeeper.client.port import (
     ZooKeeperSession,
 )
 from moldau.cluster.zookeeper.nodes import paths
-from moldau.cluster.zookeeper.nodes.controller_nodes import decode_controller
+from moldau.cluster.zookeeper.nodes.controller_nodes import NO_KRAFT_EPOCH, decode_controller
 from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
 from moldau.cluster.zookeeper.tenure import Tenure
+
+logger = logging.getLogger(__name__)
 
 
 async def evict_broker(tenure: Tenure, broker: Broker) -> bool:
@@ -39,6 +43,28 @@ async def evict_broker(tenure: Tenure, broker: Broker) -> bool:
         except NodeError:
             return False
     return True
+
+
+async def remove_unheld_seat(session: ZooKeeperSession) -> bool:
+    """Delete `/controller` if no session holds it; tell whether it was deleted.
+
+    Somebody has made it by hand. It would never go, and nobody could be elected. That of a KRaft
+    controller, while Kafka moves a cluster away from ZooKeeper, has such a node, too, and is kept.
+    """
+    with contextlib.suppress(NoNode):
+        epoch = await session.read(paths.CONTROLLER_EPOCH)
+        node = await session.read(paths.CONTROLLER)
+        with contextlib.suppress(MalformedNode):
+            if decode_controller(node.data).kraft_controller_epoch != NO_KRAFT_EPOCH:
+                return False
+        if node.stat.ephemeral_owner != PERSISTENT_OWNER:
+            return False
+        check = CheckVersion(paths.CONTROLLER_EPOCH, epoch.stat.version)
+        with contextlib.suppress(NodeError, UnknownOutcome):
+            await session.multi([check, DeleteNode(paths.CONTROLLER, node.stat.version)])
+            logger.error("%s was removed: no session of a broker held it", paths.CONTROLLER)
+            return True
+    return False
 
 
 async def free_seat(session: ZooKeeperSession, controller_id: BrokerId) -> bool:

@@ -37,7 +37,7 @@ from moldau.cluster.zookeeper.client.port import (
 )
 from moldau.cluster.zookeeper.commands.fencing import CommandFence
 from moldau.cluster.zookeeper.election import NOBODY_KNOWN, current_controller, win_seat
-from moldau.cluster.zookeeper.eviction import free_seat
+from moldau.cluster.zookeeper.eviction import free_seat, remove_unheld_seat
 from moldau.cluster.zookeeper.history import History
 from moldau.cluster.zookeeper.lives import Lives
 from moldau.cluster.zookeeper.nodes import paths
@@ -274,7 +274,7 @@ class ZooKeeperStore:
                 if await self._is_its_turn():
                     return
                 continue
-            if controller == self._broker_id and await self._free_own_seat():
+            if await self._free_seat_of_nobody(controller):
                 continue
             if controller != NOBODY_KNOWN:  # else who was told last may be it still
                 self._controller_id = controller
@@ -294,10 +294,13 @@ class ZooKeeperStore:
                 return False
         return True
 
-    async def _free_own_seat(self) -> bool:
-        """Free the seat of this broker's earlier life; tell whether that was done."""
+    async def _free_seat_of_nobody(self, controller: BrokerId) -> bool:
+        """Free a seat of an earlier life of this broker, or of no session; tell whether it was."""
         try:
-            return await free_seat(self.lives.session, self._broker_id)
+            session = self.lives.session
+            if controller == self._broker_id and await free_seat(session, controller):
+                return True
+            return await remove_unheld_seat(session)
         except (StoreFailed, SessionExpired):
             return False
 

@@ -30,6 +30,7 @@ from moldau.cluster.zookeeper.nodes.config_nodes import (
     encode_config,
     encode_config_change,
 )
+from moldau.cluster.zookeeper.nodes.controller_nodes import ControllerNode, encode_controller
 from moldau.cluster.zookeeper.nodes.log_dir_nodes import encode_log_dir_event
 
 
@@ -49,6 +50,29 @@ def test_a_controller_node_without_sense_is_somebodys(stores):
         assert not waiting.done()
         await session.delete(paths.CONTROLLER)
         await waiting
+
+    stores(test)
+
+
+@pytest.mark.parametrize("data", [b"nonsense", b'{"brokerid":99}', b'{"brokerid":1}'])
+def test_a_seat_that_no_session_holds_is_free(stores, data):
+    async def test(kept, first, second):
+        await first.lives.session.create(paths.CONTROLLER_EPOCH, b"1")
+        await first.lives.session.create(paths.CONTROLLER, data)
+        await first.seat_free()
+        assert (await first.claim()).epoch == 2
+
+    stores(test)
+
+
+def test_the_seat_of_a_kraft_controller_is_kept(stores):
+    async def test(kept, first, second):
+        data = encode_controller(ControllerNode(BrokerId(3000), 1, kraft_controller_epoch=7))
+        await first.lives.session.create(paths.CONTROLLER_EPOCH, b"1")
+        await first.lives.session.create(paths.CONTROLLER, data)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(60):
+                await first.seat_free()
 
     stores(test)
 
