@@ -92,6 +92,11 @@ class TestKafkasFiles:
         assert "log.message.format.version" in line
         assert "zookeeper.connect" not in line
 
+    def test_what_is_kept_in_zookeeper_has_no_roles(self):
+        """It would be a broker that stands alone, and ignores its cluster."""
+        told = refusal("broker.id=1\nzookeeper.connect=zk\nprocess.roles=broker,controller\n")
+        assert "zookeeper.connect and process.roles are both set" in told
+
     @pytest.mark.parametrize("connect", ["", " ", "/kafka"])
     def test_an_empty_zookeeper_connect_starts_no_broker_that_is_alone(self, connect):
         told = refusal(f"broker.id=1\nzookeeper.connect={connect}\n")

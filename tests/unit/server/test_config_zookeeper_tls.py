@@ -111,8 +111,8 @@ def test_what_is_not_served_is_refused_with_one_line(settings, said):
 
 
 def test_a_broker_without_zookeeper_does_not_mind():
-    settings = {**PEM, "zookeeper.set.acl": "true", "process.roles": "broker,controller"}
-    assert load(settings).quorum.zookeeper_tls is None
+    settings = {**PEM, "zookeeper.set.acl": "true"}
+    assert BrokerSettings.load("node.id=1\n", settings, {}).quorum.zookeeper_tls is None
 
 
 def test_a_login_configuration_of_java_is_not_passed_over_in_silence():

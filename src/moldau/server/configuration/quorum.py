@@ -7,8 +7,8 @@ Four kinds of node come out of `process.roles` and the settings of the quorum:
 * A `broker,controller` with a controller listener is the voter: it stores the metadata, and other
   brokers join through that listener.
 * A `broker` joins the voter that the settings name, and observes its metadata.
-* A node with `zookeeper.connect` and without `process.roles` is a broker whose cluster is kept in
-  ZooKeeper, and may be elected controller.
+* A node with `zookeeper.connect`, which has no `process.roles`, is a broker whose cluster is kept
+  in ZooKeeper, and may be elected controller.
 
 The rules, and the words of a refusal as far as people search for them, are Kafka's.
 """
@@ -74,7 +74,12 @@ def quorum_settings(values: BrokerValues, listener_names: Collection[str]) -> Qu
     `listener_names` are those of `listeners`, in capitals.
     """
     # Set, but empty (a variable that was not set, say), it must not start a broker that is alone.
-    if values.is_set("zookeeper.connect") and not values.is_set("process.roles"):
+    if values.is_set("zookeeper.connect"):
+        if values.is_set("process.roles"):
+            raise ConfigError(
+                "zookeeper.connect and process.roles are both set: with process.roles the metadata"
+                " is not in ZooKeeper. Remove one of them"
+            )
         return QuorumSettings(
             NodeKind.ELECTED,
             zookeeper=parse_connect_string(values.text("zookeeper.connect") or ""),
