@@ -45,6 +45,7 @@ from moldau.cluster.zookeeper.nodes.cluster_nodes import decode_cluster_id, enco
 from moldau.cluster.zookeeper.nodes.controller_nodes import decode_controller_epoch
 from moldau.cluster.zookeeper.nodes.node_content import MalformedNode
 from moldau.cluster.zookeeper.nodes.tree_image import read_tree
+from moldau.cluster.zookeeper.roots import create_roots, missing_roots
 from moldau.cluster.zookeeper.tenure import Tenure
 from moldau.cluster.zookeeper.tree_following import TreeFollowing
 from moldau.cluster.zookeeper.tree_reader import TreeReader
@@ -196,16 +197,22 @@ class ZooKeeperStore:
 
     async def create_roots(self) -> None:
         """Create the nodes that every cluster has, with their parents, where they are missing."""
-        session = self.lives.session
-        for path in (*paths.CREATED_AT_START, paths.CLUSTER_ID):
-            parts = path.split("/")[1:]
-            if path == paths.CLUSTER_ID:
-                parts = parts[:-1]
-            for depth in range(1, len(parts) + 1):
-                place = "/" + "/".join(parts[:depth])
-                while await session.exists(place) is None:
-                    with contextlib.suppress(NodeExists, UnknownOutcome):
-                        await session.create(place)
+        await create_roots(self.lives.session)
+
+    async def _restore_roots(self, session: ZooKeeperSession) -> None:
+        """Create again what somebody has deleted: without it no controller can read the tree.
+
+        Not the parent of all topics. Each topic would count as deleted, and so would its logs.
+        """
+        missing = await missing_roots(session)
+        if not missing:
+            return
+        await self.check_cluster()
+        if paths.TOPICS in missing and self.image.topics:
+            problem = "it is gone, but topics are known: restore ZooKeeper's data"
+            raise MalformedNode(paths.TOPICS, problem)
+        logger.warning("nodes that every cluster has are created again: %s", ", ".join(missing))
+        await create_roots(session)
 
     async def caught_up(self) -> None:
         """Return at once: the start has read the tree."""
@@ -332,6 +339,7 @@ class ZooKeeperStore:
             logger.error("%s", problem)
 
     async def _claim(self, session: ZooKeeperSession) -> Tenure | None:
+        await self._restore_roots(session)
         seat = await win_seat(
             session, self._broker_id, self._clock.wall_ms(), self.fence.controller_epoch
         )

@@ -28,6 +28,7 @@ from moldau.cluster.zookeeper.client.port import (
     NoNode,
     SessionExpired,
     UnknownOutcome,
+    ZooKeeperError,
 )
 from moldau.cluster.zookeeper.events import BrokersSeen, DirectoryFailed, SeenBroker, TreeEvent
 from moldau.cluster.zookeeper.history import first_version
@@ -52,7 +53,7 @@ from moldau.cluster.zookeeper.nodes.topic_reading import read_topic, states_to_r
 from moldau.cluster.zookeeper.nodes.tree_image import TreeReading, read_tree
 from moldau.cluster.zookeeper.nodes.tree_repair import TreeRepair
 from moldau.cluster.zookeeper.tenure import Tenure
-from moldau.cluster.zookeeper.tree_reader import TreeReader
+from moldau.cluster.zookeeper.tree_reader import WATCHED_PARENTS, TreeReader
 
 logger = logging.getLogger(__name__)
 
@@ -182,17 +183,27 @@ class TreeFollowing:
                 except SessionExpired:
                     self._tenure.end()
                     return
+                except NoNode as error:
+                    if error.path in WATCHED_PARENTS:
+                        # Who is elected next creates it again, if it can be.
+                        logger.warning("%s, a new controller is elected", error)
+                        self._tenure.resign()
+                        return
+                    await self._look_again(path, error)
                 except (NodeError, UnknownOutcome) as error:
-                    # It went while it was read, or nobody knows whether it was removed.
-                    logger.debug("%s is looked at again: %s", path, error)
-                    await asyncio.sleep(RETRY_S)
-                    self._changed(path)
+                    await self._look_again(path, error)
                 except Exception:
                     logger.exception(
                         "a bug while %s was looked at, another controller may do", path
                     )
                     self._tenure.resign()
                     return
+
+    async def _look_again(self, path: str, error: ZooKeeperError) -> None:
+        """Do so later: it went while it was read, or nobody knows whether it was removed."""
+        logger.debug("%s is looked at again: %s", path, error)
+        await asyncio.sleep(RETRY_S)
+        self._changed(path)
 
     async def _look_at(self, path: str) -> None:
         if path == paths.CONTROLLER:

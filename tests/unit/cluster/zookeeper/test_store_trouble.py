@@ -7,11 +7,17 @@ from functools import partial
 
 import pytest
 
+from kits.metadata_samples import topic_id
 from kits.stores_on_zookeeper import run_with_two_stores
 from moldau.base.errors import ConfigError, UserError
 from moldau.base.ids import BrokerId
-from moldau.cluster.changes import FeatureLevelSet, ProducerIdsAllocated
-from moldau.cluster.model import ConfigResource, ResourceType
+from moldau.cluster.changes import (
+    FeatureLevelSet,
+    PartitionCreated,
+    ProducerIdsAllocated,
+    TopicCreated,
+)
+from moldau.cluster.model import ConfigResource, Partition, ResourceType
 from moldau.cluster.store import ControllerFenced, StoreFailed
 from moldau.cluster.zookeeper.client.port import CreateNode, DeleteNode, NodeKind, SetData
 from moldau.cluster.zookeeper.election import NOBODY_KNOWN, current_controller
@@ -252,5 +258,46 @@ def test_an_epoch_that_was_written_by_hand_costs_the_seat_and_not_the_cluster(st
         while (newer := await second.claim()) is None:  # noqa: ASYNC110 - the seat is being left
             await asyncio.sleep(0.1)
         assert newer.epoch == 41
+
+    stores(test)
+
+
+@pytest.mark.parametrize("is_active", [False, True])
+@pytest.mark.parametrize(
+    "path", [paths.ISR_CHANGES, paths.LOG_DIR_EVENTS, "/config/topics", paths.DELETE_TOPICS]
+)
+def test_a_parent_that_was_deleted_is_created_again(stores, path, is_active):
+    async def test(kept, first, second):
+        if is_active:
+            await first.claim()
+        kept.ensemble.write_as_tool(DeleteNode(path))
+        await asyncio.sleep(60)  # all servers have it by then
+        if is_active and path != "/config/topics":
+            await first.seat_free()  # the controller resigned
+        elif is_active:
+            kept.end_session(1)
+            await first.seat_free()
+        assert await first.claim() is not None
+        assert await first.lives.session.exists(path) is not None
+
+    stores(test)
+
+
+def test_topics_are_not_given_up_because_their_parent_is_gone(stores, caplog):
+    async def test(kept, first, second):
+        tenure = await first.claim()
+        partition = Partition(0, (BrokerId(1),), (BrokerId(1),), BrokerId(1))
+        made = [TopicCreated("t", topic_id(1)), PartitionCreated(topic_id(1), partition)]
+        await tenure.commit(first.image.version, made)
+        kept.end_session(1)
+        await first.seat_free()
+        below = [one for one in kept.ensemble.nodes() if one.startswith(paths.TOPICS)]
+        for path in sorted(below, reverse=True):
+            kept.ensemble.write_as_tool(DeleteNode(path))
+        await asyncio.sleep(60)  # all servers have it by then
+        for _ in range(3):
+            assert await first.claim() is None
+        assert "t" in first.image.topics
+        assert caplog.text.count("it is gone, but topics are known") == 1
 
     stores(test)
