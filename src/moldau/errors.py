@@ -1,11 +1,18 @@
-"""Every error of the client: `from moldau.errors import RecordTooLarge`.
+"""Every error that users can meet: `from moldau.errors import RecordTooLarge`.
 
-They stand in `moldau.client.errors` and in the engine; this is where users import them from.
-`docs/errors.md` lists them.
+They stand in `moldau.base.errors`, in `moldau.client.errors` and the engine, and in
+`moldau.spark.errors`; this is where users import them from. `docs/errors.md` lists them. What is
+raised beyond these says that Moldau itself has a bug.
 """
 
 from __future__ import annotations
 
-from moldau.base.errors import ConfigError as ConfigError  # noqa: PLC0414 - for type checkers too
-from moldau.base.errors import MoldauError as MoldauError  # noqa: PLC0414 - as above
+# Each is imported under its own name, so that type checkers know it as one of this module.
+from moldau.base.errors import ConfigError as ConfigError  # noqa: PLC0414
+from moldau.base.errors import MoldauError as MoldauError  # noqa: PLC0414
+from moldau.base.errors import StorageError as StorageError  # noqa: PLC0414
+from moldau.base.errors import UserError as UserError  # noqa: PLC0414
 from moldau.client.errors import *  # noqa: F403 - every error is a name of this module
+from moldau.spark.errors import DataLost as DataLost  # noqa: PLC0414
+from moldau.spark.errors import ReadInterrupted as ReadInterrupted  # noqa: PLC0414
+from moldau.spark.errors import WriteInterrupted as WriteInterrupted  # noqa: PLC0414

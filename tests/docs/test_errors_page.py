@@ -1,4 +1,4 @@
-"""The page of errors lists every error of the client, with what to do about it."""
+"""The page of errors lists every error that users can meet, with what to do about it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
 def row(kind):
     """Return the line of the table that an error has."""
     what = (kind.__doc__ or "").partition("\n")[0]
-    nature = "passes" if kind.retriable else "final" if kind.fatal else ""
+    passes, ends = (getattr(kind, nature, False) for nature in ("retriable", "fatal"))
+    nature = "passes" if passes else "final" if ends else ""
     return f"| `{kind.__name__}` | {what} | {kind.advice} | {nature} |"
 
 
@@ -20,7 +21,7 @@ def every_error():
     named = {
         name: one
         for name, one in vars(errors).items()
-        if isinstance(one, type) and issubclass(one, errors.ClientError)
+        if isinstance(one, type) and issubclass(one, errors.MoldauError)
     }
     return [named[name] for name in sorted(named)]
 

@@ -11,7 +11,7 @@ from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic
 from moldau.base.errors import UserError
-from moldau.spark.sink.held import WriteInterrupted
+from moldau.spark.errors import WriteInterrupted
 from moldau.spark.sink.options import SinkOptions
 from moldau.spark.sink.plain import write_plain
 from spark.sink_drivers import frame

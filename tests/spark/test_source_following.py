@@ -14,11 +14,11 @@ from kafka_harness.topics import create_topic, send
 from moldau.base.clock import SystemClock
 from moldau.base.errors import UserError
 from moldau.client.records import TopicPartition
+from moldau.spark.errors import DataLost
 from moldau.spark.lag import PartitionLag, lag_now, lag_of
 from moldau.spark.source import stream
 from moldau.spark.source.connections import close_all
 from moldau.spark.source.lookup import Lookup
-from moldau.spark.source.loss import DataLost
 from moldau.spark.source.offsets import StreamOffset
 from spark.source_kit import (
     add_partitions,

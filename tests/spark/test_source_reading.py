@@ -15,13 +15,12 @@ from kafka_harness.topics import create_topic, send
 from moldau.base.errors import ConfigError, UserError
 from moldau.client.errors import ClientError
 from moldau.client.records import TopicPartition
+from moldau.spark.errors import DataLost, ReadInterrupted
 from moldau.spark.pipelines.running.failures import PipelineFailed
 from moldau.spark.source import fetching
 from moldau.spark.source.batch import batch_reader
 from moldau.spark.source.columns import spark_schema
 from moldau.spark.source.connections import close_all
-from moldau.spark.source.fetching import ReadInterrupted
-from moldau.spark.source.loss import DataLost
 from moldau.spark.source.options import SourceOptions
 from moldau.spark.source.tasks import RangePartition, read_range
 from spark.source_kit import (

@@ -22,13 +22,22 @@ from __future__ import annotations
 class MoldauError(Exception):
     """The root of everything Moldau raises on purpose."""
 
+    advice: str = ""
+    """What the user can do, in one line."""
+
 
 class UserError(MoldauError):
     """What the user asked for cannot be; the text is the one line the user reads."""
 
+    retriable: bool = False
+    """Whether the same may succeed later without anybody's doing."""
+    advice = "Do what the text says."
+
 
 class ConfigError(UserError):
     """A setting is unknown, malformed or contradicts another."""
+
+    advice = "Correct the setting that the text names."
 
 
 class ProtocolError(MoldauError):
@@ -48,6 +57,8 @@ class BatchTooLarge(CorruptRecords):
 
 class StorageError(MoldauError):
     """The disk refused; the log directory that holds the path goes offline."""
+
+    advice = "Look at the disk, and at the permissions of the file that the text names."
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")

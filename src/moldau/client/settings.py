@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from moldau.base.errors import ConfigError
+from moldau.engine.arguments import why_not_sent
 from moldau.engine.errors import InvalidSetting
 from moldau.engine.settings import S, pick
 
@@ -160,6 +161,8 @@ def _read(name: str, value: Any, annotation: object) -> Any:
             raise ConfigError(f"{name}={value!r} is not {meant}") from None
     if not isinstance(value, types) or (isinstance(value, bool) and kind != "bool"):
         raise ConfigError(f"{name}={value!r} is not {meant}")
+    if isinstance(value, str) and (problem := why_not_sent(value)):
+        raise ConfigError(f"{name} {problem}")
     return value
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import math
 import types
 import typing
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from moldau.engine.errors import InvalidArgument
+from moldau.protocol.wire import TEXT_BYTES_MAX
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,7 +38,7 @@ def check_topic(given: object) -> None:
 
 
 def check_number(name: str, given: object) -> None:
-    """Refuse what is neither a whole number nor a fraction."""
+    """Refuse what is neither a whole number nor a fraction: NaN is neither."""
     if not _fits(given, float):
         raise InvalidArgument(f"{name}={given!r:.100} is not a number")
 
@@ -48,9 +50,23 @@ def check_int(name: str, given: object) -> None:
 
 
 def check_text(name: str, given: object) -> None:
-    """Refuse what is no text."""
+    """Refuse what is no text, and what no request can carry."""
     if not isinstance(given, str):
         raise InvalidArgument(f"{name}={given!r:.100} is not a str")
+    if problem := why_not_sent(given):
+        raise InvalidArgument(f"{name} {problem}")
+
+
+def why_not_sent(text: str) -> str:
+    """Say why no request can carry a text; empty if one can.
+
+    Brokers end the connection that such a text comes by, so that it would be sent again and again.
+    """
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        return f"is no text that UTF-8 can write: {text!r:.100}"
+    return f"has {size} bytes; the protocol takes {TEXT_BYTES_MAX}" * (size > TEXT_BYTES_MAX)
 
 
 def check_mapping(name: str, given: object) -> None:
@@ -82,11 +98,13 @@ def checks_arguments(function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitab
 def _fits(given: Any, hint: Any) -> bool:
     """Tell whether a value is of a declared type, as far as can be told without using it up.
 
-    Pairs, and what is kept by them, are `as_partition`'s to read and to refuse.
+    Pairs, and what is kept by them, are `as_partition`'s to read and to refuse. A text that no
+    request can carry is InvalidArgument, wherever it stands.
     """
+    if isinstance(given, str) and (problem := why_not_sent(given)):
+        raise InvalidArgument(f"a text {problem}")
     if hint in (int, float):
-        kinds = int if hint is int else (int, float)
-        return isinstance(given, kinds) and not isinstance(given, bool)
+        return _is_number(given, whole=hint is int)
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
         return any(_fits(given, one) for one in get_args(hint))
@@ -99,17 +117,23 @@ def _fits(given: Any, hint: Any) -> bool:
     return True
 
 
+def _is_number(given: Any, *, whole: bool) -> bool:
+    if isinstance(given, float):
+        return not whole and not math.isnan(given)  # which as a time would never come
+    return isinstance(given, int) and not isinstance(given, bool)
+
+
 def _mapping_fits(given: Any, key_hint: Any, value_hint: Any) -> bool:
     if not isinstance(given, Mapping):
         return False
-    if key_hint is not str:
+    if not isinstance(key_hint, type):
         return True
-    return all(_fits(key, str) and _fits(value, value_hint) for key, value in given.items())
+    return all(_fits(key, key_hint) and _fits(value, value_hint) for key, value in given.items())
 
 
 def _fields_fit(given: Any) -> bool:
-    """Look into what has fields of its own, such as a NewTopic."""
-    if not dataclasses.is_dataclass(given):
+    """Look into what has fields of its own, such as a NewTopic or a ConfigResource."""
+    if not dataclasses.is_dataclass(given) and not hasattr(given, "_fields"):
         return True
     kind: Any = type(given)
     hints = _hints_of(kind)

@@ -26,7 +26,13 @@ from moldau.base.errors import ProtocolError
 from moldau.base.network import Address, Network, Part, Stream
 from moldau.base.tuples import NamedTuple
 from moldau.engine.broker_errors import RequestTimedOut, UnsupportedVersion
-from moldau.engine.errors import ClientClosed, ClientError, ConnectionLost, CorruptAnswer
+from moldau.engine.errors import (
+    ClientClosed,
+    ClientError,
+    ConnectionLost,
+    CorruptAnswer,
+    InvalidArgument,
+)
 from moldau.engine.handshake import (
     Expected,
     agree_on_versions,
@@ -45,7 +51,7 @@ from moldau.protocol.registry import (
     find_api,
     response_correlation_id,
 )
-from moldau.protocol.wire import parts_size
+from moldau.protocol.wire import EncodeError, parts_size
 
 RESPONSE_SIZE_MAX = 1 << 30
 """A larger answer is no answer: the first bytes of TLS read as 352 MB (KIP-498)."""
@@ -321,7 +327,10 @@ class ClientConnection:
         self._check_open()
         api = find_api(request.KEY)
         correlation_id = self._new_id()
-        parts = encode_request(api, version, correlation_id, self._client_id, request)
+        try:
+            parts = encode_request(api, version, correlation_id, self._client_id, request)
+        except EncodeError as error:  # whatever no check of arguments has caught
+            raise InvalidArgument(str(error)) from None
         wanted = (correlation_id, api, version, taker, None)
         self._post(wanted, parts, timeout_s, answered=answered, is_lent=is_lent)
 

@@ -24,7 +24,6 @@ class ClientError(MoldauError):
 
     retriable: bool = False
     fatal: bool = False
-    advice: str = ""
 
     def __init__(self, what: str, *, advice: str | None = None) -> None:
         super().__init__(what)

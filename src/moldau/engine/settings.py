@@ -8,6 +8,7 @@ names, with its defaults and its meaning.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
@@ -78,7 +79,8 @@ def pick(settings: type[S], values: Mapping[str, Any]) -> S:
 
 def at_least(minimum: float, name: str, value: float) -> None:
     """Refuse a number below the least that makes sense."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or (isinstance(value, float) and math.isnan(value)):
         raise ConfigError(f"{name}={value!r} is not a number")
     if value < minimum:
         raise ConfigError(f"{name}={value!r} is below {minimum}")

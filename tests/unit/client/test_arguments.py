@@ -10,12 +10,21 @@ from kits.faulty_log import Fault, FaultyLog
 from kits.leaks import run_without_leaks
 from kits.scripted_log import TOPIC, ScriptedLog
 from moldau.base.errors import ConfigError
+from moldau.client.admin import Admin, AsyncAdmin
+from moldau.client.administration.configs import ConfigResource
 from moldau.client.consumer import AsyncConsumer, Consumer
-from moldau.client.errors import ClientError, InvalidArgument, InvalidState, InvalidTopic
+from moldau.client.errors import (
+    ClientError,
+    InvalidArgument,
+    InvalidSetting,
+    InvalidState,
+    InvalidTopic,
+)
 from moldau.client.producer import AsyncProducer, Producer
 from moldau.client.records import OffsetAndMetadata
 
 PLACE = (TOPIC, 0)
+LONG = "x" * 40_000
 
 NO_RECORDS = [
     (lambda producer, topic: producer.send(None, b"v"), "a topic is named by a str"),
@@ -78,6 +87,8 @@ CALLS = {
     "seek to metadata": lambda consumer: consumer.seek(PLACE, OffsetAndMetadata("5")),
     "seek in no partition": lambda consumer: consumer.seek((TOPIC, "0"), 5),
     "poll": lambda consumer: consumer.poll(timeout_ms="5"),
+    "poll for no time": lambda consumer: consumer.poll(timeout_ms=float("nan")),
+    "commit a long text": lambda consumer: consumer.commit({PLACE: OffsetAndMetadata(1, LONG)}),
     "poll for many": lambda consumer: consumer.poll(max_records="5"),
     "position": lambda consumer: consumer.position(PLACE, timeout_ms="5"),
     "partitions": lambda consumer: consumer.partitions_for(None),
@@ -164,3 +175,45 @@ def test_a_consumer_that_has_nothing_to_read_says_so():
 def test_the_time_to_poll_is_named(kind):
     with pytest.raises(TypeError, match="positional"):
         kind().poll(1.0)
+
+
+@pytest.mark.parametrize("text", [LONG, "\ud800"], ids=["long", "no UTF-8"])
+def test_a_text_that_no_request_can_carry_is_refused_before_it_is_sent(text):
+    resource = ConfigResource.topic(TOPIC)
+
+    async def scenario():
+        async with ScriptedLog() as broker, AsyncAdmin(broker.address) as admin:
+            for call in (
+                lambda: admin.create_topic(TOPIC, configs={"retention.ms": text}),
+                lambda: admin.list_group_offsets(text),
+                lambda: admin.alter_config(resource, {"retention.ms": text}),
+                lambda: admin.alter_configs({resource: {"retention.ms": text}}),
+                lambda: admin.describe_config(ConfigResource.topic(text)),
+            ):
+                with pytest.raises(InvalidArgument, match=r"the protocol takes|UTF-8"):
+                    await call()
+
+    run_without_leaks(scenario())
+    for make in (
+        lambda: Producer(client_id=text),
+        lambda: Producer(transactional_id=text),
+        lambda: Consumer(group_id=text),
+        lambda: Admin(client_id=text),
+    ):
+        with pytest.raises(InvalidSetting, match=r"the protocol takes|UTF-8"):
+            make()
+
+
+def test_the_fields_of_an_argument_are_checked_too():
+    async def scenario():
+        async with ScriptedLog() as broker, AsyncAdmin(broker.address) as admin:
+            with pytest.raises(InvalidArgument, match="resource="):
+                await admin.describe_config(ConfigResource.topic(5))
+
+    run_without_leaks(scenario())
+
+
+@pytest.mark.parametrize("name", ["linger_ms", "request_timeout_ms", "delivery_timeout_ms"])
+def test_no_setting_is_a_number_that_is_none(name):
+    with pytest.raises(InvalidSetting):
+        Producer(**{name: float("nan")})

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
+import moldau
 import moldau.errors
 from moldau import Admin, Consumer, Producer
 from moldau.base.errors import ConfigError, MoldauError
@@ -21,7 +24,11 @@ from moldau.client.errors import (
     RequestTimedOut,
     broker_error,
 )
+from moldau.client.processing.retry_topics import RetryTopics
+from moldau.client.processing.workers import KeyedWorkers
 from moldau.protocol.errors import ErrorCode
+
+SPARK = Path(moldau.__file__).parent / "spark"
 
 EVERY_CLASS = [
     one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, ClientError)
@@ -85,10 +92,46 @@ def test_a_traceback_names_the_module_that_users_import_from(kind):
     assert getattr(moldau.errors, kind.__name__) is kind
 
 
-@pytest.mark.parametrize("kind", set(EVERY_CLASS) - {ClientError}, ids=lambda kind: kind.__name__)
+EVERY_ONE_FOR_USERS = [
+    one
+    for one in vars(moldau.errors).values()
+    if isinstance(one, type) and issubclass(one, Exception)
+]
+ROOTS = {MoldauError, ClientError}
+
+
+def test_errors_of_all_floors_that_users_meet_can_be_imported_from_one_place():
+    from moldau.errors import (  # noqa: PLC0415 - the import is what is tested
+        ConfigError,
+        DataLost,
+        MoldauError,
+        ReadInterrupted,
+        StorageError,
+        UserError,
+        WriteInterrupted,
+    )
+
+    assert issubclass(ConfigError, UserError)
+    for kind in (UserError, StorageError, *EVERY_CLASS):
+        assert issubclass(kind, MoldauError)
+    for kind in (DataLost, ReadInterrupted, WriteInterrupted):
+        assert issubclass(kind, UserError)
+
+
+def test_what_spark_raises_on_topics_has_a_name_that_users_can_import():
+    for path in sorted(SPARK.rglob("*.py")):
+        if path.name == "errors.py" or "pipelines" in path.parts:  # whose commands print the text
+            continue
+        made = re.findall(r"^class (\w+)\((?:\w+Error|Exception)\b", path.read_text(), re.MULTILINE)
+        assert not made, f"{path} has {made}"
+
+
+@pytest.mark.parametrize(
+    "kind", sorted(set(EVERY_ONE_FOR_USERS) - ROOTS, key=str), ids=lambda kind: kind.__name__
+)
 def test_every_error_says_what_to_do(kind):
     assert kind.advice.endswith(".")
-    if kind is not InvalidSetting:
+    if issubclass(kind, ClientError) and kind is not InvalidSetting:
         assert kind("what happened").advice in str(kind("what happened"))
 
 
@@ -99,3 +142,20 @@ def test_a_setting_that_cannot_be_is_an_error_of_the_client_too(make):
             make(**settings)
         assert isinstance(caught.value, ConfigError)
         assert isinstance(caught.value, ClientError)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RetryTopics(None, group="g", delays_ms=[-1]),
+        lambda: RetryTopics(None, group="g", delays_ms=["5"]),
+        lambda: RetryTopics(None, group=5),
+        lambda: KeyedWorkers(None, print, concurrency=0),
+        lambda: KeyedWorkers(None, print, concurrency="16"),
+        lambda: KeyedWorkers(None, print, commit_interval_ms="5"),
+        lambda: KeyedWorkers(None, print, finish="never"),
+    ],
+)
+def test_so_is_one_of_a_helper(make):
+    with pytest.raises(ClientError):
+        make()

@@ -14,8 +14,9 @@ from moldau.client.errors import (
     RequestTimedOut,
     TopicAuthorizationFailed,
 )
+from moldau.spark.errors import WriteInterrupted
 from moldau.spark.pipelines.running.failures import PipelineFailed
-from moldau.spark.sink.held import WriteInterrupted, told
+from moldau.spark.sink.held import told
 
 
 def failed(error):

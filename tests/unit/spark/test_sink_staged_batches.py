@@ -6,7 +6,7 @@ import pytest
 
 from kits.log_kit import HandClock, make_batch
 from moldau.client.records import TopicPartition
-from moldau.spark.sink.held import WriteInterrupted
+from moldau.spark.errors import WriteInterrupted
 from moldau.spark.sink.staged_batches import StagedBatches
 from moldau.spark.sink.staging import Located, Share, StagedRows
 

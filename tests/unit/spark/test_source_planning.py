@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.client.records import TopicPartition
-from moldau.spark.source.loss import DataLost
+from moldau.spark.errors import DataLost
 from moldau.spark.source.offsets import StreamOffset
 from moldau.spark.source.planning import places_of, stream_ranges
 from moldau.spark.source.ranges import OffsetRange

@@ -19,9 +19,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 from moldau.base.clock import Clock, SystemClock
-from moldau.base.errors import ConfigError
+from moldau.client.errors import InvalidSetting
 from moldau.client.producer import AsyncProducer
 from moldau.client.records import Header, Record
+from moldau.engine.arguments import check_int, check_text
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +62,11 @@ class RetryTopics(Generic[K, V]):
         hopeless: tuple[type[Exception], ...] = (),
         clock: Clock | None = None,
     ) -> None:
+        check_text("group", group)
+        for delay_ms in delays_ms:
+            check_int("delays_ms", delay_ms)
         if any(delay_ms < 0 for delay_ms in delays_ms):
-            raise ConfigError(f"delays_ms={tuple(delays_ms)}: a delay is not negative")
+            raise InvalidSetting(f"delays_ms={tuple(delays_ms)}: a delay is not negative")
         self._producer = producer
         self._group = group
         self._delays_ms = tuple(delays_ms)

@@ -19,13 +19,13 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from moldau.base.clock import Clock, SystemClock
-from moldau.base.errors import ConfigError
 from moldau.client.consumer import AsyncConsumer, Consumer
 from moldau.client.consuming.coordination import Offsets
 from moldau.client.consuming.listeners import RebalanceListener
-from moldau.client.errors import InvalidState
+from moldau.client.errors import InvalidSetting, InvalidState
 from moldau.client.processing.scheduling import Deferrals, Lane, Lanes, Progress, Work
 from moldau.client.records import Record, TopicPartition
+from moldau.engine.arguments import check_int, check_number
 
 logger = logging.getLogger(__name__)
 
@@ -64,10 +64,14 @@ class Workforce(ABC, Generic[C, H, K, V]):
         due_ms: Callable[[Record[K, V]], int | None] | None = None,
         clock: Clock | None = None,
     ) -> None:
+        check_int("concurrency", concurrency)
+        check_int("max_pending", max_pending)
+        check_number("commit_interval_ms", commit_interval_ms)
+        check_number("drain_timeout_ms", drain_timeout_ms)
         if concurrency < 1 or max_pending < 1:
-            raise ConfigError("concurrency and max_pending are at least 1")
+            raise InvalidSetting("concurrency and max_pending are at least 1")
         if finish not in ("begun", "all"):
-            raise ConfigError(f"finish={finish!r} is neither 'begun' nor 'all'")
+            raise InvalidSetting(f"finish={finish!r} is neither 'begun' nor 'all'")
         self._consumer = consumer
         self._handle = handle
         self._concurrency = concurrency

@@ -198,7 +198,10 @@ class Outbox(Generic[D]):
 
 def no_such_partition(topic: str, partition: int | None, count: int) -> UnknownTopicOrPartition:
     """Make what a record is told whose partition does not exist."""
-    return UnknownTopicOrPartition(f"{topic} has no partition {partition}: there are {count}")
+    return UnknownTopicOrPartition(
+        f"{topic} has no partition {partition}: there are {count}",
+        advice="Choose one that is there (the first is 0), or add partitions to the topic.",
+    )
 
 
 def check_target(topic: object, partition: object) -> None:

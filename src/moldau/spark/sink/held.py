@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from moldau.base.errors import UserError
 from moldau.client.batch_producer import BatchProducer
 from moldau.client.errors import ClientError
+from moldau.spark.errors import WriteInterrupted
 from moldau.spark.sink.options import SinkOptions
 
 
@@ -78,14 +79,6 @@ def producer_for(options: SinkOptions) -> Iterator[BatchProducer]:
     except BaseException:
         _producers.drop(key)
         raise
-
-
-class WriteInterrupted(UserError):  # noqa: N818 - it names the event
-    """Rows could not be written because of what passes by itself: brokers are away, or too slow.
-
-    A pipeline goes by the names of errors, all that Spark hands on of them: other `UserError`s end
-    it, this one is tried again.
-    """
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from moldau.client.admin import Admin, OffsetSpec
 from moldau.client.consumer import Consumer
 from moldau.client.records import TopicPartition
 from moldau.engine.murmur2 import partition_for_key
-from moldau.spark.sink.held import WriteInterrupted
+from moldau.spark.errors import WriteInterrupted
 
 _FORM: Final = 1
 """The form of a marker's value; a later one that this version cannot read is refused."""

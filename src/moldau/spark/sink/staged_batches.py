@@ -17,8 +17,8 @@ from moldau.client.consumer import Consumer
 from moldau.client.errors import OffsetOutOfRange
 from moldau.client.records import TopicPartition
 from moldau.records.batch import HEADER_SIZE, crc_ok, parse_header
+from moldau.spark.errors import WriteInterrupted
 from moldau.spark.sink.encoding import EncodedBatch
-from moldau.spark.sink.held import WriteInterrupted
 from moldau.spark.sink.options import STAGING_RETENTION
 from moldau.spark.sink.rows import Outgoing
 from moldau.spark.sink.staging import Located, StagedRows

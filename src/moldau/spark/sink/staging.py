@@ -15,8 +15,9 @@ from moldau.base.clock import Clock, SystemClock, system_random
 from moldau.client.batch_producer import BatchProducer, BatchResult
 from moldau.records.batch import HEADER_SIZE, pack_batch
 from moldau.records.builder import BatchBuilder
+from moldau.spark.errors import WriteInterrupted
 from moldau.spark.sink.encoding import EncodedBatch
-from moldau.spark.sink.held import WriteInterrupted, producer_for
+from moldau.spark.sink.held import producer_for
 from moldau.spark.sink.helping_topics import ensure_staging_topic
 from moldau.spark.sink.options import SinkOptions
 from moldau.spark.sink.rows import Outgoing, RowEncoder, RowFormat

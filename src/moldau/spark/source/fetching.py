@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from moldau.base.errors import CorruptRecords, UserError
+from moldau.base.errors import CorruptRecords
 from moldau.base.ids import ZERO_TOPIC_ID
 from moldau.client.errors import (
     ClientError,
@@ -44,6 +44,7 @@ from moldau.protocol.messages.data import (
     FetchResponse,
 )
 from moldau.records.batch import MAGIC, BatchSpan
+from moldau.spark.errors import ReadInterrupted
 from moldau.spark.source.loss import report_loss
 from moldau.spark.source.options import SourceOptions
 from moldau.spark.source.ranges import OffsetRange
@@ -58,13 +59,6 @@ _SPARE: Final = 65_536
 """Asked for on top of what a range should need: a batch that ends it comes whole anyhow."""
 _ASKED_IN_A_ROW: Final = 2
 """A leader, and the replica that it names: who is sent on once more pauses first."""
-
-
-class ReadInterrupted(UserError):  # noqa: N818 - it names the event
-    """Records did not come because of what passes by itself: their leader is away, or too slow.
-
-    As with the sink's `WriteInterrupted`, a pipeline that meets this name tries again.
-    """
 
 
 class Answer(NamedTuple):

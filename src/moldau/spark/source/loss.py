@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import logging
 
-from moldau.base.errors import UserError
+from moldau.spark.errors import DataLost
 
 logger = logging.getLogger(__name__)
-
-
-class DataLost(UserError):  # noqa: N818 - it names the event
-    """Records that the query should have read are not there any more."""
 
 
 def report_loss(what: str, *, fail: bool) -> None:

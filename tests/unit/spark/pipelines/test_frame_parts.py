@@ -277,7 +277,7 @@ def test_a_failure_is_one_line_and_says_whether_it_may_pass():
     assert own.is_final
     gone = PipelineFailed("q", "x\nmoldau.client.errors.NoBrokerReachable: no broker")
     assert (str(gone), gone.is_final) == ("the query q has failed: no broker", False)
-    lost = PipelineFailed("q", "moldau.spark.source.loss.DataLost: t-0 is gone. Set failOnDataLoss")
+    lost = PipelineFailed("q", "moldau.spark.errors.DataLost: t-0 is gone. Set failOnDataLoss")
     assert str(lost) == "the query q has failed: t-0 is gone: begin with a new --out"
     raised = "terminated with exception: x\nTraceback (most recent call last):\n F\nOSError: no"
     assert str(PipelineFailed("q", raised)) == "the query q has failed: OSError: no"
