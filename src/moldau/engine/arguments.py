@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from moldau.engine.errors import InvalidArgument
-from moldau.protocol.wire import TEXT_BYTES_MAX
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -62,6 +61,8 @@ def why_not_sent(text: str) -> str:
 
     Brokers end the connection that such a text comes by, so that it would be sent again and again.
     """
+    from moldau.protocol.wire import TEXT_BYTES_MAX  # noqa: PLC0415 - not for a page of help
+
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
