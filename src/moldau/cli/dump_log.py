@@ -124,7 +124,9 @@ def dump_log(
 
 
 def _files_of(path: str) -> list[str]:
-    """Return a file, or the logs in a folder; UserError if it has none."""
+    """Return a file, or the logs in a folder; UserError if it has none, or is not there."""
+    if not Path(path).exists():
+        raise UserError(f"there is no file or folder {path}")
     if not Path(path).is_dir():
         return [path]
     found = sorted(str(one) for one in Path(path).rglob("*.log"))

@@ -24,6 +24,7 @@ def test_a_folder_stands_for_the_logs_in_it(tmp_path):
 
 def test_a_folder_without_logs_and_nothing_at_all_are_refused(tmp_path):
     assert f"there is no .log file in {tmp_path}" in moldau("log", "dump", tmp_path).err
+    assert "there is no file or folder no-such" in moldau("log", "dump", "no-such").err
     assert "name files or a folder to dump" in moldau("log", "dump").err
 
 
