@@ -324,7 +324,12 @@ def _order(declared: Pipeline, given: dict[str, Any]) -> Order:
 
 
 def _values(declared: Pipeline, given: Mapping[str, Any]) -> dict[str, Any]:
-    return {one.name: given[one.name.replace("-", "_")] for one in declared.options}
+    """Return the values of a pipeline's options; UserError for one that would have no effect."""
+    values = {one.name: given[one.name.replace("-", "_")] for one in declared.options}
+    for one in declared.options:
+        if one.needs is not None and values[one.name] is not None and values[one.needs] is None:
+            raise UserError(f"--{one.name} has no effect without --{one.needs}: give both")
+    return values
 
 
 def skew_note(values: Mapping[str, Any]) -> str | None:
@@ -367,6 +372,7 @@ def _settings(texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def _submit(declared: Pipeline, given: dict[str, Any]) -> None:
+    _values(declared, given)  # which the driver would refuse
     from moldau.spark.pipelines.places import Places  # noqa: PLC0415
     from moldau.spark.pipelines.submitting import submit_command  # noqa: PLC0415
 

@@ -42,6 +42,8 @@ class Option:
     """Whether a duration of none at all makes sense: that of a window does not."""
     check: Callable[[str], object] | None = None
     """Raises UserError for a text that makes no sense."""
+    needs: str | None = None
+    """The option without which this one has no effect."""
 
 
 @dataclass(frozen=True, slots=True)

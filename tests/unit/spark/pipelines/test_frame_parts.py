@@ -212,6 +212,17 @@ def test_a_source_whose_clock_is_ahead_is_named(tmp_path):
     assert moldau("pipeline", "status", "--out", tmp_path).err == f"moldau: {told}\n"
 
 
+@pytest.mark.parametrize("verb", ["run", "submit"])
+def test_an_option_that_would_have_no_effect_is_refused_before_spark_starts(tmp_path, verb):
+    given = ("pipeline", verb, "logs", "--out", tmp_path / "o", "--desk", tmp_path / "o")
+    ran = moldau(*given, "--master", "yarn", "--format", "till")
+    assert (ran.status, ran.err) == (
+        1,
+        "moldau: --format has no effect without --pattern: give both\n",
+    )
+    assert not (tmp_path / "o").exists()
+
+
 @pytest.mark.parametrize("name", ["activity", "logs", "metrics"])
 def test_sources_may_be_further_ahead_than_behind_only_with_a_word(name):
     defaults = {one.name: one.default for one in PIPELINES[name].options}

@@ -55,7 +55,14 @@ LOGS: Final = Pipeline(
             pinned=True,
             check=pattern_of,
         ),
-        Option("format", Kind.TEXT, None, "The name of your own format [own].", pinned=True),
+        Option(
+            "format",
+            Kind.TEXT,
+            None,
+            "The name of your own format [own].",
+            pinned=True,
+            needs="pattern",
+        ),
         Option(
             "max-line",
             Kind.COUNT,
