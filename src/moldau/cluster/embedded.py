@@ -32,6 +32,7 @@ from moldau.base.errors import MoldauError, StorageError
 from moldau.base.executor import Executor
 from moldau.base.files import Files
 from moldau.base.ids import BrokerId, LeaderEpoch
+from moldau.base.shielding import shielded
 from moldau.cluster.blocking import blocking_in
 from moldau.cluster.changes import Change
 from moldau.cluster.cluster_minimum import ClusterMinimum
@@ -301,7 +302,7 @@ class EmbeddedStore:
         task = asyncio.ensure_future(self._commit_in_turn(epoch, expected_version, tuple(changes)))
         self._tasks.add(task)
         task.add_done_callback(self._forget)
-        return await asyncio.shield(task)
+        return await shielded(task)
 
     async def _commit_in_turn(
         self, epoch: int, expected_version: int, changes: tuple[Change, ...]

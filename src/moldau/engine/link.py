@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 
 from moldau.base.network import Address
+from moldau.base.shielding import shielded
 from moldau.engine.backoff import Backoff
 from moldau.engine.broker_errors import BrokerError
 from moldau.engine.connection import ClientConnection, again
@@ -74,7 +75,7 @@ class Link:
             return self.connection
         attempt = self.attempt()
         try:
-            return await asyncio.shield(attempt)
+            return await shielded(attempt)
         except asyncio.CancelledError:
             if attempt.cancelled() and not _is_being_cancelled():
                 raise again(self._closed) from None

@@ -22,6 +22,7 @@ from moldau.base.checks import crash_point
 from moldau.base.errors import StorageError
 from moldau.base.executor import Executor
 from moldau.base.files import File, Files, Folder, replace_in
+from moldau.base.shielding import shielded
 from moldau.storage.disk_errors import disk_errors, disk_failures
 from moldau.storage.epochs import LEADER_EPOCHS
 from moldau.storage.topic_config import LogConfig
@@ -167,7 +168,7 @@ class Flusher:
                 running = asyncio.get_running_loop().create_task(self._run(log, flush))
                 self._running[log] = running
             # Others wait for the same task: a cancelled caller must not cancel it.
-            await asyncio.shield(running)
+            await shielded(running)
 
     async def run(self, blocking: Callable[[], None]) -> None:
         """Run what would block the loop."""
@@ -183,7 +184,7 @@ class Flusher:
         """
         running = asyncio.get_running_loop().create_task(self._run_steps(log, steps, failed))
         self._truncating[log] = running
-        return await asyncio.shield(running)
+        return await shielded(running)
 
     async def settle(self) -> None:
         """Wait until all that runs has ended or failed; for a clean shutdown."""

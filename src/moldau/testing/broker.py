@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, ParamSpec, Self, TypeVar
 
+from moldau.base.shielding import shielded
 from moldau.client.errors import InvalidState
 from moldau.client.records import Record
 from moldau.testing.block import WithBlock
@@ -234,7 +235,7 @@ async def _in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
     """Run a call in a thread, and to its end: half a start cannot be taken back."""
     work = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
     try:
-        return await asyncio.shield(work)
+        return await shielded(work)
     except asyncio.CancelledError:
         await asyncio.wait([work])
         raise

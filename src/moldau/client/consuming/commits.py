@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from typing import Any, Protocol
 
+from moldau.base.shielding import shielded
 from moldau.client.consumer_settings import ConsumerSettings
 from moldau.client.consuming.commit_order import CommitOrder, CommitTurn
 from moldau.client.consuming.group_coordinator import GroupCoordinator
@@ -89,7 +90,7 @@ class CommitOutcome(Awaitable[None]):
 
     def __await__(self) -> Generator[Any, None, None]:
         self._gathered.is_awaited = True
-        return asyncio.shield(self._gathered.task).__await__()
+        return shielded(self._gathered.task).__await__()
 
 
 class _Gathered:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from moldau.base.shielding import shielded
 from moldau.client.errors import BufferFull, ClientError, InvalidState
 from moldau.client.producing.core import ProducerCore
 from moldau.client.producing.deliveries import LoopGuard, Tally
@@ -106,7 +107,7 @@ class AsyncProducer(ProducerFace[K, V]):
         except TimeoutError:
             pass
         finally:
-            await asyncio.shield(self._end(core))
+            await shielded(self._end(core))
 
     async def _end(self, core: ProducerCore[AsyncDelivery]) -> None:
         await core.close()

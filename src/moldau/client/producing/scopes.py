@@ -9,12 +9,12 @@ be committed: the block ends with CommitFailed.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Protocol, Self
 
+from moldau.base.shielding import shielded
 from moldau.client.errors import ClientError
 from moldau.client.records import OffsetAndMetadata, TopicPartition
 
@@ -150,7 +150,7 @@ class AsyncTransaction:
         The consumer comes first: whatever becomes of the rest, nothing may be read past.
         """
         _rewind(self._mark)
-        await asyncio.shield(self._abort())
+        await shielded(self._abort())
 
     async def _abort(self) -> None:
         try:

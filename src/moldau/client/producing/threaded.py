@@ -17,6 +17,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from moldau.base.shielding import shielded
 from moldau.client.errors import (
     BufferFull,
     ClientClosed,
@@ -151,7 +152,7 @@ class Producer(ProducerFace[K, V]):
     async def _ended(self, core: ProducerCore[Delivery]) -> None:
         if self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(core.close())
-        await asyncio.shield(self._ending)
+        await shielded(self._ending)
 
     # What a fork asks for: see `forking`
 

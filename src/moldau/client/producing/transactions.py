@@ -19,6 +19,7 @@ import asyncio
 import math
 from typing import Any, Final
 
+from moldau.base.shielding import shielded
 from moldau.client.errors import (
     BrokerError,
     ClientClosed,
@@ -299,7 +300,7 @@ class Transactions:
             self._ending.add_done_callback(self._ended)
         ending = self._ending
         try:
-            await asyncio.shield(ending)
+            await shielded(ending)
         except asyncio.CancelledError:
             if ending.cancelled():
                 raise ClientClosed("the producer was closed before the transaction ended") from None

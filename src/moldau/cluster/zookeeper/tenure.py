@@ -17,6 +17,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final
 
+from moldau.base.shielding import shielded
 from moldau.cluster.changes import Change, ProducerIdsAllocated
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.in_turns import CHANGES_PER_TURN, apply_in_turns, paused
@@ -139,7 +140,7 @@ class Tenure:
         task = asyncio.ensure_future(self._commit_in_turn(expected_version, tuple(changes)))
         self._commits.add(task)
         task.add_done_callback(self._forget)
-        return await asyncio.shield(task)
+        return await shielded(task)
 
     def _forget(self, task: asyncio.Task[int]) -> None:
         self._commits.discard(task)

@@ -30,6 +30,7 @@ from moldau.base.executor import Executor, Lane, WorkerLost, WorkTooLong
 from moldau.base.files import Buffer
 from moldau.base.ids import ZERO_TOPIC_ID, TopicId
 from moldau.base.limits import REQUEST_WORK_S
+from moldau.base.shielding import shielded
 from moldau.observe.requests import RequestStats
 from moldau.observe.traffic import Traffic
 from moldau.protocol.errors import ApiError, ErrorCode
@@ -380,7 +381,7 @@ class ProduceHandler:
                 place.fill(self._refusal(topic, index, records, error, asker, later))
         if later.flushes:
             # A disk that fails must be known, even if the client that waits for it has left.
-            await asyncio.shield(self._flush(later, asker))
+            await shielded(self._flush(later, asker))
         if later.commits:
             await later.commits.answer(response)
         return self._reply(response, acks)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from moldau.base.ids import BrokerId, ProducerId
+from moldau.base.shielding import shielded
 from moldau.cluster.controller_requests import BrokerRequests
 from moldau.cluster.store import StoreFailed
 from moldau.protocol.errors import ApiError, ErrorCode
@@ -60,7 +61,7 @@ class ProducerIds:
             self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             async with asyncio.timeout(PATIENCE_S):
-                await asyncio.shield(self._asking)
+                await shielded(self._asking)
         except TimeoutError:
             self._complain("the controller does not answer")
             raise ApiError(
