@@ -7,8 +7,9 @@ to wait if the record was accepted. So while a broker stops, a request that it w
 on to the broker that leads now; the answer that comes back names that leader. What a client sends
 to the same partition after that is refused, for clients that read the name in refusals alone.
 
-A batch that was appended here, but not committed before the leader changed, is sent on as well. Its
-client would do the same: one that is idempotent is recognised, of another a second copy may stay.
+A batch that was appended here, but not committed before the leader changed, may be in the log of
+the next leader already. An idempotent one is sent on as well: it is recognised. Any other is
+refused, because a client that never sends anything twice must not find a second copy.
 
 A request is sent on as a whole, if none of its partitions was accepted and one broker leads them
 all. Permissions were checked here; to its successor this broker is an ordinary producer.
@@ -30,6 +31,7 @@ from moldau.protocol.messages.data import (
     ProduceResponse,
     TopicProduceData,
 )
+from moldau.records.batch import parse_header
 from moldau.security.session import Session
 from moldau.server.handlers.produce import LEADER_HINTS_FROM
 from moldau.server.network.dispatch import Handler, RequestContext
@@ -86,7 +88,7 @@ class SuccessorProduce:
         """Return what the next leader answers; None while there is none, and if it is lost."""
         response = refusal
         give_up_s = self._clock.monotonic() + PATIENCE_S
-        while (successor := self._successor(response)) is not None:
+        while (successor := self._successor(request, response)) is not None:
             if self._clock.monotonic() >= give_up_s:
                 return None
             if response is not refusal:
@@ -106,12 +108,14 @@ class SuccessorProduce:
         }
         return self._told.isdisjoint(places)
 
-    def _successor(self, response: ProduceResponse) -> BrokerId | None:
+    def _successor(self, request: ProduceRequest, response: ProduceResponse) -> BrokerId | None:
         """Return who leads all partitions of a request, if it was refused for all of them."""
         leaders: set[int] = set()
-        for topic in response.responses:
-            for result in topic.partition_responses:
+        for asked, topic in zip(request.topic_data, response.responses, strict=True):
+            for data, result in zip(asked.partition_data, topic.partition_responses, strict=True):
                 if result.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    return None
+                if result.base_offset >= 0 and not _is_recognised(data):
                     return None
                 leader = self._leaders.leader(topic.name or topic.topic_id, result.index)
                 leaders.add(leader.leader_id)
@@ -129,6 +133,11 @@ class SuccessorProduce:
                 result.current_leader = self._leaders.hint(
                     name, result.index, asker.listener, response.node_endpoints
                 )
+
+
+def _is_recognised(data: PartitionProduceData) -> bool:
+    """Tell whether a broker that has a batch knows it again."""
+    return data.records is not None and parse_header(data.records).producer_id >= 0
 
 
 def _copy(request: ProduceRequest) -> ProduceRequest:

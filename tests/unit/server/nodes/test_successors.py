@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from kits.log_kit import make_batch
 from kits.metadata_samples import after, with_brokers, with_topic
 from kits.request_kit import context, session
 from moldau.base.ids import BrokerId
@@ -32,9 +33,9 @@ ACCEPTED = ErrorCode.NONE
 EVERYBODY = (OWN, NEXT, THIRD)
 
 
-def response(*codes, topic="t"):
-    results = [PartitionProduceResponse(at, code, 7) for at, code in enumerate(codes)]
-    return ProduceResponse([TopicProduceResponse(topic, partition_responses=results)])
+def response(*codes, base_offset=-1):
+    results = [PartitionProduceResponse(at, code, base_offset) for at, code in enumerate(codes)]
+    return ProduceResponse([TopicProduceResponse("t", partition_responses=results)])
 
 
 def request(*records):
@@ -213,6 +214,31 @@ def test_a_request_that_was_accepted_in_part_is_not_sent_on():
         assert scene.sent == []
 
     play(scenario, own=lambda _: response(NOT_LEADER, ACCEPTED))
+
+
+def appended_here(_):
+    return response(NOT_LEADER, base_offset=7)
+
+
+@pytest.mark.parametrize(("producer_id", "is_sent_on"), [(-1, False), (4000, True)])
+def test_what_was_appended_here_is_sent_on_only_if_it_would_be_recognised(producer_id, is_sent_on):
+    async def scenario(scene):
+        scene.answers = [response(ACCEPTED)]
+        batch = make_batch(producer=(producer_id, 0, 0))
+        answer = await scene.produce(request(batch))
+        assert codes_of(answer) == [ACCEPTED if is_sent_on else NOT_LEADER]
+        assert scene.sent == ([(NEXT, VERSION, [batch])] if is_sent_on else [])
+
+    play(scenario, own=appended_here)
+
+
+def test_what_the_next_leader_appended_before_it_was_replaced_goes_no_further():
+    async def scenario(scene):
+        scene.answers = [appended_here(None), response(ACCEPTED)]
+        assert codes_of(await scene.produce(request(make_batch()))) == [NOT_LEADER]
+        assert len(scene.sent) == 1
+
+    play(scenario)
 
 
 def test_a_client_that_could_not_be_told_is_refused():
