@@ -41,7 +41,7 @@ from moldau.sim.cluster.swarm import (
     draw_cluster_swarm,
     with_more_faults,
 )
-from moldau.sim.cluster.tree_checks import TreeMonitor, check_tree
+from moldau.sim.cluster.tree_checks import TreeMonitor, problem_of_tree
 from moldau.sim.cluster.writer import ClusterWriter
 from moldau.sim.cluster.zookeeper_faults import ZOOKEEPER_FAULTS
 from moldau.sim.history import Violation
@@ -207,10 +207,12 @@ class _ClusterScenario:
             names = ", ".join(sorted(task.get_name() for task in busy))
             raise Violation(f"P7: {names} cannot finish, when all is well")
 
+    def _problem_of_metadata(self) -> str | None:
+        ensemble = self._ensemble
+        return None if ensemble is None else problem_of_tree(ensemble, self._nodes.image)
+
     async def _finish(self) -> None:
-        await wait_until_converged(self._nodes, self._world.loop.time())
-        if self._ensemble is not None:
-            check_tree(self._ensemble, self._nodes.image)
+        await wait_until_converged(self._nodes, self._world.loop.time(), self._problem_of_metadata)
         for claims in self.targets.claims:
             check_committed_equal(self._nodes, claims.key)
         await FinalClusterReader(self.targets, "final-reader").run()

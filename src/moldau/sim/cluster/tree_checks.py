@@ -83,16 +83,17 @@ def _is_root(change: Change) -> bool:
     )
 
 
-def check_tree(ensemble: SimEnsemble, image: MetadataImage) -> None:
-    """I15: what a new controller would find is what all brokers know."""
+def problem_of_tree(ensemble: SimEnsemble, image: MetadataImage) -> str | None:
+    """I15: say how what a new controller would find differs from what all brokers know."""
     reading = _read(ensemble.nodes(), image.version)
     if reading.refused:
-        raise Violation(f"I15: a node is malformed: {reading.refused[0]}")
+        return f"I15: a node is malformed: {reading.refused[0]}"
     if reading.requests:
-        raise Violation(f"I15: nobody has done what is asked for: {reading.requests[0]}")
+        return f"I15: nobody has done what is asked for: {reading.requests[0]}"
     if reading.image != image:
         changes = list(image_difference(image, reading.image))
-        raise Violation(f"I15: the tree differs from the images by {changes[:3]}")
+        return f"I15: the tree differs from the images by {changes[:3]}"
+    return None
 
 
 def _read(nodes: Mapping[str, StoredNode], version: int) -> TreeReading:
