@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from moldau.base.ids import BrokerId, PartitionKey
+from moldau.base.ids import BrokerId, PartitionKey, uuid_text
 from moldau.cluster.changes import Change
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.in_turns import in_turns, paused
@@ -49,7 +49,11 @@ from moldau.cluster.zookeeper.nodes.tool_requests import (
     PartitionsWanted,
     ToolRequest,
 )
-from moldau.cluster.zookeeper.nodes.topic_reading import read_topic, states_to_read
+from moldau.cluster.zookeeper.nodes.topic_reading import (
+    has_foreign_id,
+    read_topic,
+    states_to_read,
+)
 from moldau.cluster.zookeeper.nodes.tree_image import TreeReading, read_tree
 from moldau.cluster.zookeeper.nodes.tree_repair import TreeRepair
 from moldau.cluster.zookeeper.tenure import Tenure
@@ -143,12 +147,16 @@ class TreeFollowing:
         topics = known.topics.values()
         known_ids = {topic.name: topic.id async for topic in paused(topics)}
         repair = TreeRepair(nodes)
+        async for name in paused(repair.unclear_topics(known)):
+            parent = "" if name is None else paths.partitions(name)
+            if parent and (copy := await self._reader.read(parent)) is not None:
+                nodes[parent] = copy
         reading = await in_turns(read_tree(nodes, version, known_ids))
         repaired = repair.repair_topics(known, reading.image, reading.refused)
         for topic in await in_turns(repaired):
             states = range(len(topic.partitions))
             repair.nodes |= await self._reader.read_topic(topic.name, states)
-        await in_turns(repair.repair_states(known, epoch))
+        await in_turns(repair.repair_states(reading.image, epoch))
         await in_turns(repair.repair_others(known))
         for multi in repair.multis:
             await self._tenure.write(multi)
@@ -317,6 +325,7 @@ class TreeFollowing:
         if node is None:
             return  # its parent's watch tells
         image = self._tenure.history.image
+        await self._check_id(image, name, node)
         wanted = await in_turns(states_to_read(image, name, node))
         if changed is not None:
             wanted = [*(one for one in wanted if one != changed.partition), changed.partition]
@@ -333,6 +342,15 @@ class TreeFollowing:
         for refused in reading.refused:
             self._complain(refused)
         await self._take(reading.changes, reading.requests)
+
+    async def _check_id(self, image: MetadataImage, name: str, node: StoredNode) -> None:
+        """Refuse a node whose id is another one than its copy."""
+        known = image.topic(name)
+        if known is None or uuid_text(known.id).encode() in node.data:
+            return
+        copy = await self._reader.read(paths.partitions(name))
+        if await in_turns(has_foreign_id(image, name, node, copy)):
+            raise MalformedNode(paths.topic(name), f"topic_id is not {uuid_text(known.id)}")
 
     async def _take(self, changes: Iterable[Change], requests: Iterable[ToolRequest]) -> None:
         changes = list(changes)

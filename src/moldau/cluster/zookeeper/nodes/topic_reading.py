@@ -48,6 +48,7 @@ from moldau.cluster.zookeeper.nodes.tool_requests import (
 from moldau.cluster.zookeeper.nodes.topic_nodes import (
     Assignment,
     TopicNode,
+    decode_id_copy,
     decode_topic,
     encode_topic,
 )
@@ -124,6 +125,22 @@ def read_topic(
     )
     requests = list(_requests(name, whole, len(partitions), configs, is_complete=is_complete))
     return TopicReading(changes, requests, refused)
+
+
+def has_foreign_id(
+    image: MetadataImage, name: str, node: StoredNode, copy: StoredNode | None
+) -> Steps[bool]:
+    """Tell whether somebody has put another id into the node of a known topic.
+
+    `copy` has the id that was given to the topic. By another one it would count as a new topic, and
+    brokers would delete its logs.
+    """
+    known = image.topic(name)
+    if known is None or copy is None:
+        return False
+    stored = yield from decode_topic(paths.topic(name), node.data)
+    is_other = stored.topic_id not in {None, known.id}
+    return is_other and decode_id_copy(paths.partitions(name), copy.data) == known.id
 
 
 def restored_topic(
@@ -251,6 +268,10 @@ def read_partition(
         raise MalformedNode(path, f"leader {partition.leader} is no replica")
     if not {*partition.isr} <= {*partition.replicas}:
         raise MalformedNode(path, "isr has a broker that is no replica")
+    if not {*partition.eligible_leaders} <= {*partition.replicas}:
+        raise MalformedNode(path, "eligible_leader_replicas has a broker that is no replica")
+    if partition.leader not in {NO_LEADER, *partition.isr}:
+        raise MalformedNode(path, f"leader {partition.leader} is not in isr")
     return partition
 
 

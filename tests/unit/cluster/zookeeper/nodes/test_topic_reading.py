@@ -234,6 +234,20 @@ LAST = replace(KNOWN.topics["t"].partitions[0], leader_epoch=5, partition_epoch=
             "/brokers/topics/t/partitions/0/state: isr has a broker that is no replica",
         ),
         (
+            EMPTY,
+            "t",
+            topic(*TWO),
+            {0: state(2, leader=1)},
+            "/brokers/topics/t/partitions/0/state: leader 1 is not in isr",
+        ),
+        (
+            EMPTY,
+            "t",
+            topic(*TWO),
+            {0: StoredNode(encode_state(StateNode(1, 1, 0, (1,), eligible_leaders=(9,))))},
+            "/brokers/topics/t/partitions/0/state: eligible_leader_replicas has a broker that is",
+        ),
+        (
             known(LAST),
             "t",
             topic(TWO[0]),

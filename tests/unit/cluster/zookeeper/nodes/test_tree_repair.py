@@ -19,11 +19,11 @@ from moldau.cluster.changes import (
 )
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import ConfigResource, Partition, ResourceType
-from moldau.cluster.zookeeper.client.port import DeleteNode
+from moldau.cluster.zookeeper.client.port import DeleteNode, SetData
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.cluster_nodes import ProducerIdBlock, encode_producer_ids
 from moldau.cluster.zookeeper.nodes.state_nodes import encode_state, state_of
-from moldau.cluster.zookeeper.nodes.topic_nodes import TopicNode
+from moldau.cluster.zookeeper.nodes.topic_nodes import Assignment, TopicNode, encode_id_copy
 from moldau.cluster.zookeeper.nodes.topic_reading import assignment_of
 from moldau.cluster.zookeeper.nodes.tree_repair import TreeRepair
 
@@ -47,7 +47,7 @@ def repair(tree, known=KNOWN):
     made = TreeRepair(dict(tree.nodes))
     reading = tree.read(9)
     finish(made.repair_topics(known, reading.image, reading.refused))
-    finish(made.repair_states(known, EPOCH))
+    finish(made.repair_states(reading.image, EPOCH))
     finish(made.repair_others(known))
     for multi in made.multis:
         tree.apply(multi)
@@ -93,6 +93,21 @@ def test_a_state_that_is_malformed_or_goes_back_is_written_as_it_was(data):
     assert tree.nodes[STATE].data == state(controller_epoch=EPOCH)
 
 
+@pytest.mark.parametrize("data", [b"nonsense", state(), state(leader=BrokerId(2), leader_epoch=6)])
+def test_a_state_that_was_made_again_is_written_as_it_was(data):
+    tree = tree_of(KNOWN)
+    tree.write(DeleteNode(STATE))
+    tree.create(STATE, data)
+    assert repair(tree) == ([STATE], with_first(8))
+
+
+@pytest.mark.parametrize("data", [b"nonsense", state(isr=(BrokerId(1),))])
+def test_a_state_of_the_known_version_has_what_is_known(data):
+    tree = tree_of(KNOWN)
+    tree.nodes[STATE] = tree.nodes[STATE]._replace(data=data)
+    assert repair(tree) == ([STATE], with_first(8))
+
+
 def test_a_later_state_counts():
     tree = tree_of(KNOWN)
     tree.put(STATE, state(leader=BrokerId(2), leader_epoch=6))
@@ -108,14 +123,50 @@ def test_a_state_that_is_missing_comes_back_with_a_later_version():
     assert image == with_first(8)
 
 
+def assigned(*partitions, topic=1):
+    return encode_topic(TopicNode(partitions, topic_id(topic)))
+
+
+BOTH = (assignment_of(FIRST), assignment_of(SECOND))
+MOVED = Assignment((BrokerId(2), BrokerId(3)))
+
+
 @pytest.mark.parametrize(
     "data",
-    [b"nonsense", encode_topic(TopicNode((assignment_of(FIRST),), topic_id(1)))],
-    ids=["nonsense", "fewer partitions"],
+    [
+        b"nonsense",
+        b'{"topic_id"',
+        assigned(BOTH[0]),
+        assigned(MOVED, BOTH[1]),
+        assigned(*BOTH).replace(b'"topic_id":"', b'"topic_id":"no'),
+        assigned(*BOTH, topic=2),
+    ],
+    ids=["nonsense", "half", "fewer partitions", "leader left out", "no id", "another id"],
 )
-def test_an_assignment_that_is_malformed_is_written_as_it_was(data):
+def test_an_assignment_that_is_spoilt_is_written_as_it_was(data):
     tree = tree_of(KNOWN)
+    tree.create(paths.partitions("t"))
+    tree.write(SetData(paths.partitions("t"), encode_id_copy(topic_id(1))))
     tree.put(TOPIC, data)
+    assert repair(tree) == ([TOPIC], KNOWN)
+
+
+def test_a_topic_keeps_its_id_although_another_one_has_been_given_it():
+    other = KNOWN.apply(
+        [TopicCreated("s", topic_id(2)), PartitionCreated(topic_id(2), FIRST)], KNOWN.version
+    )
+    tree = tree_of(other)
+    tree.put(paths.partitions("s"), encode_id_copy(topic_id(2)))
+    tree.put(paths.topic("s"), assigned(BOTH[0]))
+    refused, image = repair(tree, other)
+    assert set(refused) == {paths.topic("s"), TOPIC}
+    assert image == other
+
+
+def test_a_partition_that_nobody_has_heard_of_does_not_spoil_the_others():
+    tree = tree_of(KNOWN)
+    tree.put(TOPIC, assigned(*BOTH, BOTH[0]))
+    tree.put(paths.state("t", 2), b"nonsense")
     assert repair(tree) == ([TOPIC], KNOWN)
 
 
