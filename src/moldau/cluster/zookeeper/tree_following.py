@@ -83,7 +83,9 @@ class TreeFollowing:
         self._waiting: dict[str, None] = {}
         """Paths whose watch was called, in that order."""
         self._more = asyncio.Event()
-        self._events: deque[TreeEvent] = deque()
+        self._brokers_seen: BrokersSeen | None = None
+        """The newest, unless it was taken: what was seen before counts no more."""
+        self._events: deque[DirectoryFailed | ToolRequest] = deque()
         self._has_events = asyncio.Event()
         self._brokers: dict[BrokerId, SeenBroker] = {}
         self._told_deletions: set[str] = set()
@@ -100,14 +102,27 @@ class TreeFollowing:
         self._more.set()
 
     async def next_event(self) -> TreeEvent:
-        """Wait for what the controller has to look at next."""
-        while not self._events:
+        """Wait for what the controller has to look at next.
+
+        Brokers come first, then directories: partitions may be without a leader. Tools may have
+        asked for the deletion of thousands of topics.
+        """
+        while True:
+            event, self._brokers_seen = self._brokers_seen, None
+            if event is not None:
+                return event
+            if self._events:
+                return self._events.popleft()
             self._has_events.clear()
             await self._has_events.wait()
-        return self._events.popleft()
 
     def _tell(self, event: TreeEvent) -> None:
-        self._events.append(event)
+        if isinstance(event, BrokersSeen):
+            self._brokers_seen = event
+        elif isinstance(event, DirectoryFailed):
+            self._events.appendleft(event)
+        else:
+            self._events.append(event)
         self._has_events.set()
 
     # The beginning

@@ -17,13 +17,14 @@ from moldau.cluster.changes import (
     ProducerIdsAllocated,
     TopicCreated,
 )
-from moldau.cluster.model import ConfigResource, Partition, ResourceType
+from moldau.cluster.model import ConfigResource, Endpoint, Partition, ResourceType
 from moldau.cluster.store import ControllerFenced, StoreFailed
 from moldau.cluster.zookeeper.client.port import CreateNode, DeleteNode, NodeKind, SetData
 from moldau.cluster.zookeeper.election import NOBODY_KNOWN, current_controller
 from moldau.cluster.zookeeper.events import BrokersSeen, DirectoryFailed
 from moldau.cluster.zookeeper.history import first_version
 from moldau.cluster.zookeeper.nodes import paths
+from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, encode_broker
 from moldau.cluster.zookeeper.nodes.cluster_nodes import (
     ProducerIdBlock,
     encode_cluster_id,
@@ -38,6 +39,9 @@ from moldau.cluster.zookeeper.nodes.config_nodes import (
 )
 from moldau.cluster.zookeeper.nodes.controller_nodes import ControllerNode, encode_controller
 from moldau.cluster.zookeeper.nodes.log_dir_nodes import encode_log_dir_event
+from moldau.cluster.zookeeper.nodes.tool_requests import DeletionWanted
+
+BROKER = encode_broker(BrokerNode((Endpoint("PLAINTEXT", "h", 9092, 0),)))
 
 
 @pytest.fixture(params=range(3))
@@ -225,6 +229,26 @@ def test_what_others_write_is_followed_over_lost_connections(stores):
             event = await first.following.next_event()
         assert event.broker_id == 2
         assert first.is_controller
+
+    stores(test)
+
+
+def test_brokers_that_come_and_go_do_not_wait_for_what_tools_ask_for(stores):
+    async def test(kept, first, second):
+        await first.claim()
+        session = first.lives.session
+        for number in range(100):
+            await session.create(paths.delete_topic(f"t-{number}"))
+        for broker_id in (7, 8):
+            await session.create(paths.broker(broker_id), BROKER, NodeKind.EPHEMERAL)
+            await session.create(
+                paths.LOG_DIR_EVENT_PREFIX, encode_log_dir_event(broker_id), NodeKind.SEQUENTIAL
+            )
+        await asyncio.sleep(60)  # the controller has seen all of that by then
+        found = [await first.following.next_event() for _ in range(103)]
+        assert found[0].live.keys() == {7, 8}
+        assert {one.broker_id for one in found[1:3]} == {7, 8}
+        assert {*found[3:]} == {DeletionWanted(f"t-{number}") for number in range(100)}
 
     stores(test)
 
