@@ -23,6 +23,7 @@ from moldau.cluster.store import StoreFailed
 from moldau.cluster.zookeeper.client.port import (
     NodeKind,
     NoNode,
+    RequestRefused,
     SessionExpired,
     ZooKeeperError,
 )
@@ -120,7 +121,10 @@ class ZooKeeperMembership:
     # Joining
 
     async def register(self, registration: BrokerRegistration) -> None:
-        """Return once this broker's node is there; UserError if another one holds its id."""
+        """Return once this broker's node is there; UserError if it cannot be.
+
+        Another broker may hold its id, or ZooKeeper's access lists forbid it.
+        """
         is_first, self._registration = self._registration is None, registration
         if is_first:
             with contextlib.suppress(StoreFailed, SessionExpired):
@@ -133,8 +137,12 @@ class ZooKeeperMembership:
                 if not is_first:
                     await self._store.check_cluster()
                 registered = await self._create(registration)
-            except (IdTaken, StoreFailed, SessionExpired) as error:
-                if self._clock.monotonic() >= give_up_s:
+            except (IdTaken, StoreFailed, SessionExpired, RequestRefused) as error:
+                now_s = self._clock.monotonic()
+                if not is_first and isinstance(error, (StoreFailed, SessionExpired)):
+                    # It serves without ZooKeeper, however long that is away.
+                    give_up_s = now_s + self._patience_s
+                if now_s >= give_up_s or isinstance(error, RequestRefused):
                     name = f"broker {registration.broker_id}"
                     raise UserError(f"cannot register {name}: {error}") from error
                 await asyncio.sleep(RETRY_S)

@@ -12,7 +12,7 @@ from moldau.base.ids import BrokerId
 from moldau.cluster.brokers import BrokerRegistration
 from moldau.cluster.changes import BrokerRegistered
 from moldau.cluster.model import Broker, Endpoint
-from moldau.cluster.zookeeper.client.port import CreateNode, DeleteNode
+from moldau.cluster.zookeeper.client.port import CreateNode, DeleteNode, NodeKind
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.broker_nodes import BrokerNode, decode_broker, encode_broker
 from moldau.cluster.zookeeper.nodes.cluster_nodes import encode_cluster_id
@@ -195,6 +195,30 @@ def test_an_expired_session_is_a_new_life(scene):
     scene(test)
 
 
+def test_a_broker_that_serves_waits_for_zookeeper_however_long_it_is_away(scene):
+    async def test(made):
+        await made.register()
+        running = await made.join()
+        first, lives = made.membership.broker_epoch, made.store.lives
+        ended = lives.on_ended
+
+        def go_away():
+            ended()
+            made.kept.ensemble.stop()
+
+        lives.on_ended = go_away
+        made.kept.end_session(1)
+        await asyncio.sleep(PATIENCE_S * 3)
+        assert not running.done()
+        lives.on_ended = ended
+        made.kept.ensemble.start()
+        while made.membership.broker_epoch == first:  # noqa: ASYNC110 - it says nothing
+            await asyncio.sleep(0.1)
+        return running
+
+    scene(test)
+
+
 def test_an_id_that_another_session_holds_is_waited_for_and_then_given_up(scene):
     async def test(made):
         await register_broker(made.other.lives.session, BrokerId(1), -1, BrokerNode(()))
@@ -204,6 +228,18 @@ def test_an_id_that_another_session_holds_is_waited_for_and_then_given_up(scene)
         await asyncio.sleep(5)
         await made.other.lives.session.delete(paths.broker(1))
         await waiting
+
+    scene(test)
+
+
+def test_one_that_may_not_write_its_node_is_told_so_at_once(scene):
+    async def test(made):
+        made.kept.ensemble.write_as_tool(DeleteNode(paths.BROKER_EPOCHS))
+        # It may not have children, as if an access list forbade them.
+        odd = CreateNode(paths.BROKER_EPOCHS, kind=NodeKind.EPHEMERAL)
+        made.kept.ensemble.write_as_tool(odd)
+        with pytest.raises(UserError, match="cannot register broker 1: /brokers/epochs/1: "):
+            await made.register()
 
     scene(test)
 
