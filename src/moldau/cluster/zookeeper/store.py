@@ -29,6 +29,7 @@ from moldau.cluster.in_turns import in_turns
 from moldau.cluster.store import ControllerFenced, Listener, StoreFailed
 from moldau.cluster.zookeeper.client.port import (
     NodeExists,
+    RequestRefused,
     SessionExpired,
     UnknownOutcome,
     ZooKeeper,
@@ -327,6 +328,8 @@ class ZooKeeperStore:
             self._complain(f"no controller can be elected: {malformed}")
             return None
         except (StoreFailed, ControllerFenced, ZooKeeperError) as error:
+            if isinstance(error, RequestRefused):
+                self._complain(f"no controller can be elected: {error}")
             logger.debug("not elected: %s", error)
             if self._tenure is not None:
                 self._tenure.resign()

@@ -307,6 +307,21 @@ def test_a_parent_that_was_deleted_is_created_again(stores, path, is_active):
     stores(test)
 
 
+def test_a_tree_that_refuses_writes_is_told_once(stores, caplog):
+    async def test(kept, first, second):
+        for one in (DeleteNode(paths.DELETE_TOPICS), DeleteNode("/admin")):
+            kept.ensemble.write_as_tool(one)
+        # It may not have children, as if an access list forbade them.
+        kept.ensemble.write_as_tool(CreateNode("/admin", kind=NodeKind.EPHEMERAL))
+        await asyncio.sleep(60)  # all servers have it by then
+        for _ in range(3):
+            assert await first.claim() is None
+        said = "no controller can be elected: /admin/delete_topics: ephemeral"
+        assert caplog.text.count(said) == 1
+
+    stores(test)
+
+
 def test_topics_are_not_given_up_because_their_parent_is_gone(stores, caplog):
     async def test(kept, first, second):
         tenure = await first.claim()

@@ -88,6 +88,8 @@ _UNKNOWN = (*_LOST, kazoo_errors.OperationTimeoutError, kazoo_errors.RequestTime
 _TOO_OLD: Final = "the server is too old for this request; ZooKeeper 3.4 or newer is needed"
 """Multis came with 3.4, and every write is one."""
 
+_FORBIDDEN: Final = "the access list of the node does not allow it (setAcl in ZooKeeper's shell)"
+
 _NODE_ERRORS = {
     kazoo_errors.NoNodeError: NoNode,
     kazoo_errors.NodeExistsError: NodeExists,
@@ -440,4 +442,6 @@ def _translated(error: Exception, path: str, index: int = 0) -> ZooKeeperError:
         return known(path, index)
     if isinstance(error, kazoo_errors.UnimplementedError):
         return RequestRefused(path, index, reason=_TOO_OLD)
+    if isinstance(error, kazoo_errors.NoAuthError):
+        return RequestRefused(path, index, reason=_FORBIDDEN)
     return RequestRefused(path, index, reason=type(error).__name__)
