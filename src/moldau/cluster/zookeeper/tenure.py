@@ -28,7 +28,9 @@ from moldau.cluster.zookeeper.client.port import (
     DeleteNode,
     NodeError,
     NodeKind,
+    NotEmpty,
     Operation,
+    OperationResult,
     SessionExpired,
     SetData,
     UnknownOutcome,
@@ -40,11 +42,15 @@ from moldau.cluster.zookeeper.history import History
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.commit_writes import commit_writes, without_directories
 from moldau.cluster.zookeeper.nodes.tool_requests import PartitionsWanted
+from moldau.cluster.zookeeper.strays import stray_deletions
 
 logger = logging.getLogger(__name__)
 
 OPERATIONS_MAX: Final = 300
 """In one multi: it is encoded on the event loop."""
+
+STRAYS_TRIES: Final = 5
+"""A multi deletes several nodes, and somebody may go on putting others below them."""
 
 CLOSE_PATIENCE_S: Final = 2.0
 """How long a broker that stops waits for its commits. Those that are left end with its session."""
@@ -195,7 +201,7 @@ class Tenure:
 
     async def _write_multi(self, operations: Sequence[Operation]) -> None:
         try:
-            results = await self.session.multi([self.seat.check, *operations])
+            results = await self._multi_without_strays(operations)
         except BadVersion as error:
             if error.path != paths.CONTROLLER_EPOCH:
                 raise
@@ -211,6 +217,25 @@ class Tenure:
             raise OutcomeUnknown(f"the outcome of a commit is not known: {error}") from error
         for operation, result in zip(operations, results[1:], strict=True):
             self._note(operation, result.path)
+
+    async def _multi_without_strays(
+        self, operations: Sequence[Operation]
+    ) -> Sequence[OperationResult]:
+        """Carry out a multi; what somebody has put below a node that it deletes goes first."""
+        writes = [self.seat.check, *operations]
+        for _ in range(STRAYS_TRIES):
+            try:
+                return await self.session.multi(writes)
+            except NotEmpty as error:
+                own = {one.path for one in operations}
+                strays = await stray_deletions(self.session, error.path, own)
+                logger.warning(
+                    "%d nodes of ZooKeeper below %s are deleted with it", len(strays), error.path
+                )
+                for first in range(0, len(strays), OPERATIONS_MAX):
+                    batch = strays[first : first + OPERATIONS_MAX]
+                    await self.session.multi([self.seat.check, *batch])
+        return await self.session.multi(writes)
 
     def _note(self, operation: Operation, path: str) -> None:
         if paths.state_owner(path) is not None:

@@ -26,6 +26,8 @@ from moldau.cluster.in_turns import in_turns, paused
 from moldau.cluster.zookeeper.client.port import (
     NodeError,
     NoNode,
+    NotEmpty,
+    RequestRefused,
     SessionExpired,
     UnknownOutcome,
     ZooKeeperError,
@@ -56,6 +58,7 @@ from moldau.cluster.zookeeper.nodes.topic_reading import (
 )
 from moldau.cluster.zookeeper.nodes.tree_image import TreeReading, read_tree
 from moldau.cluster.zookeeper.nodes.tree_repair import TreeRepair
+from moldau.cluster.zookeeper.strays import stray_deletions
 from moldau.cluster.zookeeper.tenure import Tenure
 from moldau.cluster.zookeeper.tree_reader import WATCHED_PARENTS, TreeReader
 
@@ -224,6 +227,8 @@ class TreeFollowing:
 
     async def _look_again(self, path: str, error: ZooKeeperError) -> None:
         """Do so later: it went while it was read, or nobody knows whether it was removed."""
+        if isinstance(error, RequestRefused):
+            self._say_once(error.path, str(error))
         logger.debug("%s is looked at again: %s", path, error)
         await asyncio.sleep(RETRY_S)
         self._changed(path)
@@ -314,9 +319,13 @@ class TreeFollowing:
 
     async def _look_at_deletions(self) -> None:
         names = await self._reader.children(paths.DELETE_TOPICS)
+        for gone in self._told_deletions.difference(names):
+            self._tenure.versions.pop(paths.delete_topic(gone), None)
         self._told_deletions.intersection_update(names)
         async for name in paused(names):
             if name not in self._told_deletions:
+                # A commit that deletes the topic must not create the mark once more.
+                self._tenure.versions.setdefault(paths.delete_topic(name), 0)
                 self._take_requests([DeletionWanted(name)])
 
     async def _look_at_node(self, path: str, node: StoredNode | None) -> None:
@@ -405,8 +414,14 @@ class TreeFollowing:
             self._changed(parent)
 
     async def _remove_notification(self, path: str) -> None:
+        session = self._tenure.session
         with contextlib.suppress(NoNode):
-            await self._tenure.session.delete(path)
+            try:
+                await session.delete(path)
+            except NotEmpty:
+                for one in await stray_deletions(session, path):
+                    await session.delete(one.path)
+                await session.delete(path)
 
     async def _remove_old(self, notifications: list[str]) -> None:
         """Remove notifications that are much older than the newest: all who watch have read them.
@@ -419,8 +434,7 @@ class TreeFollowing:
             stat = await session.exists(path)
             if newest is None or stat is None or newest.ctime_ms - stat.ctime_ms < KEPT_MS:
                 return
-            with contextlib.suppress(NoNode):
-                await session.delete(path)
+            await self._remove_notification(path)
 
     async def _take_notifications(self, parent: str, nodes: Mapping[str, StoredNode]) -> None:
         """Look at what these tell of, once although many of them name it."""
@@ -461,6 +475,9 @@ class TreeFollowing:
             self._tenure.unreadable.add(path)
             if path not in self._reader.watched:
                 self._changed(path)
+        self._say_once(path, text)
+
+    def _say_once(self, path: str, text: str) -> None:
         if self._complaints.get(path) != text:
             self._complaints[path] = text
             logger.error("a node of ZooKeeper is left out: %s", text)

@@ -10,7 +10,7 @@ import pytest
 from kits.stores_on_zookeeper import run_with_two_stores
 from moldau.cluster.changes import FeatureLevelSet
 from moldau.cluster.zookeeper import tree_following
-from moldau.cluster.zookeeper.client.port import NodeKind
+from moldau.cluster.zookeeper.client.port import CreateNode, NodeKind
 from moldau.cluster.zookeeper.events import BrokersSeen, DirectoryFailed
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.log_dir_nodes import encode_log_dir_event
@@ -61,5 +61,18 @@ def test_of_many_that_cannot_be_read_a_few_are_told(stores, parent, caplog):
         await asyncio.sleep(60)  # the controller has seen them by then
         said = [one.getMessage() for one in caplog.records if parent in one.getMessage()]
         assert len(said) == tree_following.COMPLAINTS_MAX + 1
+
+    stores(test)
+
+
+def test_one_with_nodes_below_it_is_removed_with_them(stores):
+    async def test(kept, first, second):
+        await first.claim()
+        odd = f"{paths.ISR_CHANGES}/odd"
+        for path in (odd, f"{odd}/below", f"{odd}/below/that"):
+            kept.ensemble.write_as_tool(CreateNode(path))
+        await asyncio.sleep(60)  # the controller has seen them by then
+        assert await first.lives.session.children(paths.ISR_CHANGES) == []
+        assert first.is_controller
 
     stores(test)

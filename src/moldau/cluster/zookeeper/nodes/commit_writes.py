@@ -91,8 +91,9 @@ def commit_writes(
     None comes where there was nothing to write for a while, so that the caller can pause.
 
     `versions` has the version of every node that exists, except those of states and their parents
-    of partitions in the image. `wanted` has, by topic, partitions that tools have added to topic
-    nodes and that are not in the image: they stay there.
+    of partitions in the image. Those of marks for deletion need not be right. `wanted` has, by
+    topic, partitions that tools have added to topic nodes and that are not in the image: they stay
+    there.
     """
     return _CommitWrites(before, after, controller_epoch, versions, wanted or {}).writes(changes)
 
@@ -279,7 +280,8 @@ class _CommitWrites:
         config = config_path(ConfigEntity(TOPICS, topic.name))
         if self._version(config) is not None:
             yield self._delete(config)
-        yield self._delete(mark)
+        self._written[mark] = None
+        yield DeleteNode(mark)  # that it is there says all: its content may be anybody's
 
     def _config(self, resource: ConfigResource) -> Iterator[Operation]:
         name, is_of_topic = resource.name, resource.type == ResourceType.TOPIC
