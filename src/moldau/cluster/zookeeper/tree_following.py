@@ -74,7 +74,7 @@ NOTIFICATIONS_AT_ONCE: Final = 100
 """Looked at in one turn, while commits wait."""
 
 COMPLAINTS_MAX: Final = 10
-"""About the notifications below one node."""
+"""About the notifications below one node, and about nodes that are written again."""
 
 
 class TreeFollowing:
@@ -178,8 +178,11 @@ class TreeFollowing:
         await in_turns(repair.repair_others(known))
         for multi in repair.multis:
             await self._tenure.write(multi)
-        for malformed in repair.refused:
+        for malformed in repair.refused[:COMPLAINTS_MAX]:
             logger.error("a node of ZooKeeper is written again, as it was known: %s", malformed)
+        if len(repair.refused) > COMPLAINTS_MAX:
+            more = len(repair.refused) - COMPLAINTS_MAX
+            logger.error("%d more nodes of ZooKeeper are written again, as they were known", more)
         if repair.multis:
             reading = await in_turns(read_tree(repair.nodes, version, known_ids))
         for refused in reading.refused:

@@ -10,7 +10,8 @@ Only what is known can be repaired. A broker that has just started knows what it
 
 Nobody knows whether an assignment or a state is wrong that do not fit each other. The state tells:
 if it is what is known, somebody has written the assignment. The version of a state only grows, so
-one with an older version was deleted and made again, or is that of a backup.
+one with an older version was deleted and made again, or is that of a backup. A tree with such a
+state may be older as a whole. Topics that it lacks were made since then, and come back.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Final
 from moldau.base.ids import uuid_text
 from moldau.cluster.brokers import PRODUCER_ID_BLOCK
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.model import NO_LEADER, Partition, Topic
+from moldau.cluster.model import NO_LEADER, Partition, ResourceType, Topic
 from moldau.cluster.zookeeper.client.port import CreateNode, Operation, SetData
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.cluster_nodes import (
@@ -60,6 +61,8 @@ class TreeRepair:
     refused: list[MalformedNode] = field(default_factory=list)
     _there: list[Topic] = field(default_factory=list)
     """Known topics that the tree has, if only their remains."""
+    _is_older: bool = False
+    """Whether the tree may be older than what is known."""
 
     def unclear_topics(self, known: MetadataImage) -> Iterator[str | None]:
         """Return known topics whose nodes do not name their id: its copy has to be read.
@@ -78,6 +81,7 @@ class TreeRepair:
 
         `image` and `refused` come from these nodes. The states of such topics have not been read.
         """
+        self._is_older = yield from self._has_older_state(known)
         by_topic: dict[str, list[MalformedNode]] = {}
         for one in refused:
             by_topic.setdefault(paths.topic_of(one.path) or "", []).append(one)
@@ -94,9 +98,23 @@ class TreeRepair:
                 self.refused.append(reason)
                 assignments = tuple(map(assignment_of, topic.partitions))
                 data = yield from encode_topic(TopicNode(assignments, topic.id))
-                self._set(paths.topic(topic.name), data)
+                self._put(paths.topic(topic.name), data)
                 repaired.append(topic)
         return repaired
+
+    def _has_older_state(self, known: MetadataImage) -> Steps[bool]:
+        pace = Pace()
+        for topic in known.topics.values():
+            node = self.nodes.get(paths.topic(topic.name))
+            if node is None or uuid_text(topic.id).encode() not in node.data:
+                continue
+            for partition in topic.partitions:
+                state = self.nodes.get(paths.state(topic.name, partition.index))
+                if state is not None and state.version < partition.partition_epoch:
+                    return True
+                if pace.is_due():
+                    yield
+        return False
 
     def repair_states(self, image: MetadataImage, controller_epoch: int) -> Steps[None]:
         """Put known states in the place of spoilt ones, of the topics that are there.
@@ -126,6 +144,8 @@ class TreeRepair:
         for resource, settings in known.configs.items():
             path = config_path(entity_of(resource))
             node = self.nodes.get(path)
+            if node is None and self._is_older and resource.type == ResourceType.TOPIC:
+                self._put(path, encode_config(settings))
             if node is None or not settings:
                 continue
             try:
@@ -155,8 +175,10 @@ class TreeRepair:
         """Tell whether the tree has this topic, and not a later one of its name, or its remains."""
         path, parent = paths.topic(topic.name), paths.partitions(topic.name)
         node, copy = self.nodes.get(path), self.nodes.get(parent)
-        if node is None or paths.delete_topic(topic.name) in self.nodes:
+        if paths.delete_topic(topic.name) in self.nodes:
             return False
+        if node is None or self._is_older:
+            return self._is_older
         if uuid_text(topic.id).encode() in node.data:
             return True  # decoding would cost as much as reading all topics once more
         copied = None if copy is None else decode_id_copy(parent, copy.data)
@@ -174,6 +196,8 @@ class TreeRepair:
         """Return what is wrong with the node of a topic; `refused` are nodes of this topic."""
         path = paths.topic(topic.name)
         found = image.topic(topic.name)
+        if path not in self.nodes:
+            return MalformedNode(path, "it is missing, and the tree is older than what is known")
         if found is not None and found.id != topic.id:
             return MalformedNode(path, f"topic_id is not {uuid_text(topic.id)}, which is known")
         if found is not None and len(found.partitions) < len(topic.partitions):
@@ -204,6 +228,13 @@ class TreeRepair:
         if problem is not None:
             self.refused.append(problem)
             self._set_state(partition, path, node, data, [])
+
+    def _put(self, path: str, data: bytes) -> None:
+        if path in self.nodes:
+            self._set(path, data)
+        else:
+            self.multis.append([CreateNode(path, data)])
+            self.nodes[path] = StoredNode(data)
 
     def _set(self, path: str, data: bytes) -> None:
         node = self.nodes[path]

@@ -163,6 +163,27 @@ def test_a_topic_keeps_its_id_although_another_one_has_been_given_it():
     assert image == other
 
 
+def test_topics_that_were_made_after_a_backup_come_back_with_their_configs():
+    tree = tree_of(KNOWN)
+    tree.nodes[STATE] = tree.nodes[STATE]._replace(version=6)
+    resource = ConfigResource(ResourceType.TOPIC, "u")
+    since = [
+        TopicCreated("u", topic_id(2)),
+        PartitionCreated(topic_id(2), FIRST),
+        ConfigChanged(resource, "retention.ms", "-1"),
+    ]
+    known = KNOWN.apply(since, 9)
+    refused, image = repair(tree, known)
+    assert {STATE, paths.topic("u")} <= set(refused)
+    assert image.topics["u"].partitions == (replace(FIRST, partition_epoch=8),)
+    assert image.topic_config("u") == {"retention.ms": "-1"}
+
+
+def test_topics_that_another_controller_has_deleted_do_not_come_back():
+    tree = tree_of(MetadataImage())
+    assert repair(tree) == ([], tree.read(9).image)
+
+
 def test_a_partition_that_nobody_has_heard_of_does_not_spoil_the_others():
     tree = tree_of(KNOWN)
     tree.put(TOPIC, assigned(*BOTH, BOTH[0]))
