@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from moldau.base.ids import BrokerId, PartitionKey, uuid_text
@@ -70,6 +70,10 @@ RETRY_S: Final = 0.1
 KEPT_MS: Final = 15 * 60 * 1000
 """How long notifications of changed configs stay; Kafka's number."""
 
+GONE_S: Final = 3.0
+"""How long a topic's node is gone before the topic counts as deleted by hand. Somebody may be
+deleting the whole tree, and then no log of this cluster may be deleted."""
+
 NOTIFICATIONS_AT_ONCE: Final = 100
 """Looked at in one turn, while commits wait."""
 
@@ -92,6 +96,8 @@ class TreeFollowing:
         self._has_events = asyncio.Event()
         self._brokers: dict[BrokerId, SeenBroker] = {}
         self._told_deletions: set[str] = set()
+        self._gone_topics: dict[str, float] = {}
+        """Known topics without a node, and since when."""
         self._seen_notifications: dict[str, set[str]] = {}
         """By parent."""
         self._bad_notifications: dict[str, int] = {}
@@ -213,8 +219,8 @@ class TreeFollowing:
                     self._tenure.end()
                     return
                 except NoNode as error:
-                    if error.path in WATCHED_PARENTS:
-                        # Who is elected next creates it again, if it can be.
+                    if error.path in (*WATCHED_PARENTS, paths.CLUSTER_ID):
+                        # Who is elected next creates it again, if it can be, or stops.
                         logger.warning("%s, a new controller is elected", error)
                         self._tenure.resign()
                         return
@@ -252,7 +258,10 @@ class TreeFollowing:
         elif path in {paths.CONFIG_CHANGES, paths.ISR_CHANGES, paths.LOG_DIR_EVENTS}:
             await self._look_at_notifications(path)
         else:
-            await self._look_at_node(path, await self._reader.read(path, watched=True))
+            node = await self._reader.read(path, watched=True)
+            if node is None and paths.child(paths.TOPICS, path) is not None:
+                return  # its parent's watch tells, and it may come back
+            await self._look_at_node(path, node)
 
     async def _look_at_seat(self) -> None:
         """End the tenure if its node is gone: another broker takes this one for dead."""
@@ -314,8 +323,25 @@ class TreeFollowing:
             node = await self._read_topic_node(name)
             if node is None or node.version != known:  # else this controller has written it
                 await self._look_at_node(path, node)
-        for name in sorted(image.topics.keys() - set(names)):
+        await self._look_at_gone(image.topics.keys() - set(names))
+
+    async def _look_at_gone(self, names: Collection[str]) -> None:
+        """Take topics for deleted whose nodes are gone for a while, if the rest is there."""
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        self._gone_topics = {one: self._gone_topics.get(one, now_s) for one in names}
+        overdue = [one for one, since_s in self._gone_topics.items() if since_s + GONE_S <= now_s]
+        if overdue:
+            session = self._tenure.session
+            await session.sync()
+            if await session.exists(paths.CLUSTER_ID) is None:
+                raise NoNode(paths.CLUSTER_ID)
+        for name in sorted(overdue):
+            del self._gone_topics[name]
             await self._look_at_node(paths.topic(name), None)
+        if self._gone_topics:
+            next_s = min(self._gone_topics.values()) + GONE_S
+            loop.call_at(next_s, self._changed, paths.TOPICS)
 
     async def _read_topic_node(self, name: str) -> StoredNode | None:
         return await self._reader.read(paths.topic(name), watched=True)

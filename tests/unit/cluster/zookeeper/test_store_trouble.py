@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from functools import partial
 
 import pytest
@@ -19,7 +20,7 @@ from moldau.cluster.changes import (
 )
 from moldau.cluster.model import ConfigResource, Endpoint, Partition, ResourceType
 from moldau.cluster.store import ControllerFenced, StoreFailed
-from moldau.cluster.zookeeper.client.port import CreateNode, DeleteNode, NodeKind, SetData
+from moldau.cluster.zookeeper.client.port import CreateNode, DeleteNode, NodeKind, NoNode, SetData
 from moldau.cluster.zookeeper.election import NOBODY_KNOWN, current_controller
 from moldau.cluster.zookeeper.events import BrokersSeen, DirectoryFailed
 from moldau.cluster.zookeeper.history import first_version
@@ -322,12 +323,61 @@ def test_a_tree_that_refuses_writes_is_told_once(stores, caplog):
     stores(test)
 
 
+MADE = [
+    TopicCreated("t", topic_id(1)),
+    PartitionCreated(topic_id(1), Partition(0, (BrokerId(1),), (BrokerId(1),), BrokerId(1))),
+]
+
+
+def deepest_first(nodes):
+    return sorted(nodes, key=lambda path: path.count("/"), reverse=True)
+
+
+def parents_last(nodes):
+    return sorted(nodes, reverse=True)
+
+
+@pytest.mark.parametrize("order", [deepest_first, parents_last])
+def test_no_topic_is_given_up_while_somebody_deletes_the_whole_tree(stores, order):
+    async def test(kept, first, second):
+        tenure = await first.claim()
+        await tenure.commit(first.image.version, MADE)
+        for path in order(one for one in kept.ensemble.nodes() if one != "/"):
+            with contextlib.suppress(NoNode):  # the seat is given back meanwhile
+                kept.ensemble.write_as_tool(DeleteNode(path))
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(60)
+        assert tenure.is_over
+        with pytest.raises(UserError, match="and is gone now: this broker stops"):
+            await first.claim()
+        assert "t" in first.image.topics
+
+    stores(test)
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_topic_whose_node_is_gone_for_a_while_was_deleted_by_hand(stores, comes_back):
+    async def test(kept, first, second):
+        tenure = await first.claim()
+        await tenure.commit(first.image.version, MADE)
+        nodes = kept.ensemble.nodes()
+        below = sorted(one for one in nodes if one.startswith(paths.topic("t")))
+        for path in reversed(below):
+            kept.ensemble.write_as_tool(DeleteNode(path))
+        await asyncio.sleep(1)
+        assert "t" in first.image.topics
+        for path in below if comes_back else ():
+            kept.ensemble.write_as_tool(CreateNode(path, nodes[path].data))
+        await asyncio.sleep(60)
+        assert ("t" in first.image.topics) == comes_back
+
+    stores(test)
+
+
 def test_topics_are_not_given_up_because_their_parent_is_gone(stores, caplog):
     async def test(kept, first, second):
         tenure = await first.claim()
-        partition = Partition(0, (BrokerId(1),), (BrokerId(1),), BrokerId(1))
-        made = [TopicCreated("t", topic_id(1)), PartitionCreated(topic_id(1), partition)]
-        await tenure.commit(first.image.version, made)
+        await tenure.commit(first.image.version, MADE)
         kept.end_session(1)
         await first.seat_free()
         below = [one for one in kept.ensemble.nodes() if one.startswith(paths.TOPICS)]
