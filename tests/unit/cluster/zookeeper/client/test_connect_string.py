@@ -38,6 +38,9 @@ def test_servers_and_chroot(text, servers, chroot):
         ("[::1]2181", "names no host"),
         ("zk/kafka//x", "/kafka//x is not a path"),
         ("zk/../x", "/../x is not a path"),
+        ("zk1..example:2181", "'zk1..example:2181' names no host"),
+        ("zk 1:2181", "'zk 1:2181' names no host"),
+        (f"{'x' * 64}:2181", "names no host"),
     ],
 )
 def test_what_cannot_be_is_told(text, reason):
@@ -45,3 +48,11 @@ def test_what_cannot_be_is_told(text, reason):
         parse_connect_string(text)
     assert str(told.value).startswith(f"zookeeper.connect={text}: ")
     assert reason in str(told.value)
+
+
+@pytest.mark.parametrize("text", ["z\0k:1", "zk\n:1", "zk/a\nb", "zk/\ud800", "zk:" + "9" * 5000])
+def test_whatever_it_is_it_is_told_in_one_short_line(text):
+    with pytest.raises(ConfigError) as told:
+        parse_connect_string(text)
+    assert str(told.value).isprintable()
+    assert len(str(told.value)) < 1000
