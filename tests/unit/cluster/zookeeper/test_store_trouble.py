@@ -101,7 +101,7 @@ def test_an_epoch_without_sense_elects_nobody_until_it_is_mended(stores, caplog)
     stores(test)
 
 
-@pytest.mark.parametrize("written", [b"nonsense", b"", b"2", b"2147483647", None])
+@pytest.mark.parametrize("written", [b"nonsense", b"", b"2", b"2147483646", b"2147483647", None])
 def test_the_next_epoch_is_above_all_that_were_heard_of(stores, written):
     """Otherwise brokers refuse the commands of its controller, and of those after it."""
 

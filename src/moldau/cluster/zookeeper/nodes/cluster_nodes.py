@@ -58,9 +58,9 @@ def decode_producer_ids(data: bytes | None) -> ProducerIdBlock | None:
         return None
     fields = decode_object(PRODUCER_ID_BLOCK, data)
     broker_id = BrokerId(fields.number("broker", least=-1))
-    # One less, because the next block starts after the last id.
-    first = fields.decimal_text("block_start", most=INT64_MAX - 1)
-    last = fields.decimal_text("block_end", most=INT64_MAX - 1)
+    # Half of all, because the blocks that follow have to fit into 64 bits.
+    first = fields.decimal_text("block_start", most=INT64_MAX // 2)
+    last = fields.decimal_text("block_end", most=INT64_MAX // 2)
     if not 0 <= last - first < INT32_MAX:
         raise fields.refuse("block_end is before block_start, or too far from it")
     return ProducerIdBlock(broker_id, first, last)

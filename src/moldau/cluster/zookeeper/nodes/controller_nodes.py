@@ -11,7 +11,6 @@ from typing import Final
 
 from moldau.base.ids import BrokerId
 from moldau.cluster.zookeeper.nodes.node_content import (
-    INT32_MAX,
     NO_TIMESTAMP,
     decode_decimal,
     decode_object,
@@ -21,6 +20,10 @@ from moldau.cluster.zookeeper.nodes.node_content import (
 from moldau.cluster.zookeeper.nodes.paths import CONTROLLER, CONTROLLER_EPOCH
 
 NO_KRAFT_EPOCH: Final = -1
+
+EPOCH_MAX: Final = 2**30
+"""Of a controller, in what anybody may have written: no cluster elects as often, and epochs that
+follow have to fit into 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,5 +65,5 @@ def encode_controller_epoch(epoch: int) -> bytes:
 
 
 def decode_controller_epoch(data: bytes | None) -> int:
-    """Decode the epoch of the newest controller; the last one that fits would have no successor."""
-    return decode_decimal(CONTROLLER_EPOCH, data, INT32_MAX - 1)
+    """Decode the epoch of the newest controller."""
+    return decode_decimal(CONTROLLER_EPOCH, data, EPOCH_MAX)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Final
 
 from moldau.base.ids import TopicId
 from moldau.base.tuples import NamedTuple
@@ -53,6 +54,10 @@ from moldau.cluster.zookeeper.nodes.topic_nodes import (
     encode_topic,
 )
 from moldau.protocol.errors import ApiError
+
+EPOCHS_MISSED_MAX: Final = 2**30
+"""By which a leader epoch may grow unseen. There are not as many elections, and those that follow
+have to fit into 32 bits: otherwise nobody could fetch the partition, nor others beside it."""
 
 
 class TopicReading(NamedTuple):
@@ -250,6 +255,8 @@ def read_partition(
             raise MalformedNode(
                 path, f"leader_epoch goes from {known.leader_epoch} back to {read.leader_epoch}"
             )
+        if known is not None and read.leader_epoch - known.leader_epoch > EPOCHS_MISSED_MAX:
+            raise MalformedNode(path, f"leader_epoch cannot be {read.leader_epoch} already")
         if (
             known is not None
             and read.leader_epoch == known.leader_epoch

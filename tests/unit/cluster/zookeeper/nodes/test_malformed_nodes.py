@@ -241,6 +241,7 @@ def test_numbers_that_are_none(data):
         (decode_producer_ids, {"broker": 1, "block_start": "1000", "block_end": "998"}),
         (decode_producer_ids, {"broker": 1, "block_start": "0", "block_end": str(2**63 - 1)}),
         (decode_producer_ids, {"broker": 1, "block_start": "0", "block_end": str(2**31)}),
+        (decode_producer_ids, {"broker": 1, "block_start": str(2**62), "block_end": str(2**62)}),
         (decode_features, {"version": 2, "features": {}}),
         (decode_features, {"version": 2, "status": 2, "features": {}}),
         (decode_features, {"version": 2, "status": 1}),

@@ -80,6 +80,7 @@ def test_a_sound_tree_stays_as_it_is():
         b"",
         b"{}",
         state(leader_epoch=4),
+        state(leader_epoch=2**31 - 1),
         state(leader=BrokerId(2)),
         state(leader=BrokerId(9), leader_epoch=6),
         state(isr=(BrokerId(1), BrokerId(9))),
