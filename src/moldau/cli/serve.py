@@ -32,9 +32,10 @@ from moldau.cli.frame.failures import reason_of
 from moldau.observe.logs import FORMATS, LEVELS, configure_logging
 from moldau.observe.loop_lag import watch_loop
 from moldau.server.broker import Broker
+from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.parts import Ports
-from moldau.server.stores import node_store
+from moldau.server.stores import node_store, node_zookeeper
 from moldau.server.workers.executor import PoolExecutor
 from moldau.storage.disk import Disk
 from moldau.transport.sockets import SocketBuffers, SocketNetwork
@@ -143,7 +144,7 @@ async def run_broker(
         boot_id=_boot_id(),
         memory=memory,
     )
-    broker = Broker(settings, ports)
+    broker = Broker(await _with_broker_id(settings, ports), ports)
     stop = asyncio.Event()
     _on_signals(stop)
     ticking = None
@@ -170,6 +171,16 @@ async def run_broker(
         await executor.close()
         if watched is not None:
             watched.port.close()
+
+
+async def _with_broker_id(settings: BrokerSettings, ports: Ports) -> BrokerSettings:
+    """Return the settings; where a cluster on ZooKeeper may draw a broker's id, with that."""
+    if settings.quorum.kind is not NodeKind.ELECTED or settings.values.is_set("node.id"):
+        return settings
+    # Imported here: other brokers do not need it.
+    from moldau.server.zookeeper.drawn_ids import with_broker_id  # noqa: PLC0415
+
+    return await with_broker_id(settings, ports.files, node_zookeeper(settings, ports))
 
 
 async def _start_unless(stop: asyncio.Event, broker: Broker) -> bool:

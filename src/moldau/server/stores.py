@@ -81,11 +81,8 @@ def observer_store(settings: BrokerSettings, ports: Ports) -> ObserverStore:
     )
 
 
-def zookeeper_store(settings: BrokerSettings, ports: Ports) -> BrokerStore:
-    """Make the store of a broker whose cluster keeps its metadata in ZooKeeper."""
-    # Imported here: other brokers do not need it.
-    from moldau.cluster.zookeeper.store import ZooKeeperStore  # noqa: PLC0415
-
+def node_zookeeper(settings: BrokerSettings, ports: Ports) -> ZooKeeper:
+    """Make the way to the ZooKeeper that a broker's settings name."""
     connect, values = settings.quorum.zookeeper, settings.values
     assert connect is not None  # that makes it this kind of node
     open_zookeeper = ports.open_zookeeper or partial(
@@ -93,17 +90,24 @@ def zookeeper_store(settings: BrokerSettings, ports: Ports) -> BrokerStore:
     )
     timeout_ms = values.value("zookeeper.connection.timeout.ms")
     session_ms = values.integer("zookeeper.session.timeout.ms")
-    zookeeper = open_zookeeper(
+    return open_zookeeper(
         connect, session_ms / 1000, None if timeout_ms is None else int(str(timeout_ms)) / 1000
     )
+
+
+def zookeeper_store(settings: BrokerSettings, ports: Ports) -> BrokerStore:
+    """Make the store of a broker whose cluster keeps its metadata in ZooKeeper."""
+    # Imported here: other brokers do not need it.
+    from moldau.cluster.zookeeper.store import ZooKeeperStore  # noqa: PLC0415
+
     return ZooKeeperStore(
-        zookeeper,
+        node_zookeeper(settings, ports),
         ports.files,
         settings.log_dirs,
         BrokerId(settings.node_id),
         ports.clock,
         ports.random,
-        min_insync_replicas=values.integer("min.insync.replicas"),
+        min_insync_replicas=settings.values.integer("min.insync.replicas"),
     )
 
 

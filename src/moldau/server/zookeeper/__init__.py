@@ -4,6 +4,7 @@ What is kept in ZooKeeper, and who decides, is in `cluster/zookeeper/`. Here is 
 brokers:
 
 * `membership`: the broker's own node, from its registration to its sign-off.
+* `drawn_ids`: the id of a broker whose settings have none.
 * `elected_controller`: the way to whichever broker is the controller, which may be this one.
 * `tenures`: the broker's turns as the controller, with their duties.
 * `command_sender`: the controller's commands to all other brokers.

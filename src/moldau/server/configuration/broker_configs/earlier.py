@@ -63,9 +63,7 @@ REPLACED: Final[Mapping[str, Removed]] = {
 """Names that something else has taken the place of."""
 
 _ZOOKEEPER = (
-    "broker.id.generation.enable",
     "enable.zookeeper",
-    "reserved.broker.max.id",
     "zookeeper.max.in.flight.requests",
     "zookeeper.metadata.migration.enable",
     "zookeeper.metadata.migration.min.batch.size",

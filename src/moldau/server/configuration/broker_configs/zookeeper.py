@@ -38,6 +38,14 @@ ZOOKEEPER: tuple[ConfigDefinition, ...] = (
             "Leaders go back to preferred replicas above this share; for ZooKeeper.",
             at_least(0),
         ),
+        boolean(
+            "broker.id.generation.enable",
+            True,
+            "Draw an id in ZooKeeper for a broker whose settings and folders have none.",
+        ),
+        integer(
+            "reserved.broker.max.id", 1000, "Ids that are drawn are above this one.", at_least(0)
+        ),
         boolean("zookeeper.set.acl", False, "Not supported: it must be false."),
     ),
     *internal(
