@@ -67,11 +67,21 @@ class CommandHandlers:
         """One update at a time: each leads on from the image of the one before."""
 
     async def _refusal(self, request: Command) -> ErrorCode | None:
-        if request.controller_epoch > self._store.leader_epoch:
-            newest = await self._store.newest_elected_epoch()
-            if newest is not None and request.controller_epoch > newest:
-                self._complain_of_forgery(request, newest)
-                return ErrorCode.STALE_CONTROLLER_EPOCH
+        if await self._is_forged(request):
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        return self._fenced(request)
+
+    async def _is_forged(self, request: Command) -> bool:
+        """Tell whether nobody was elected with this epoch, which may take a while."""
+        if request.controller_epoch <= self._store.leader_epoch:
+            return False
+        newest = await self._store.newest_elected_epoch()
+        if newest is None or request.controller_epoch <= newest:
+            return False
+        self._complain_of_forgery(request, newest)
+        return True
+
+    def _fenced(self, request: Command) -> ErrorCode | None:
         error = self._store.fence.check(
             request.controller_id,
             request.controller_epoch,
@@ -105,8 +115,10 @@ class CommandHandlers:
     ) -> UpdateMetadataResponse:
         """Take a step of the history."""
         del context
+        if await self._is_forged(request):  # updates of the controller do not wait for that
+            return UpdateMetadataResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
         async with self._turn:
-            refusal = await self._refusal(request)
+            refusal = self._fenced(request)
             if refusal is not None:
                 return UpdateMetadataResponse(refusal)
             try:
