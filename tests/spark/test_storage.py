@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from moldau.base.errors import StorageError
 from moldau.spark.pipelines.storage import LocalFiles, SparkFiles
+from moldau.spark.pipelines.tables.appending import read_files
 
 
 class NoSteps:
@@ -69,3 +72,14 @@ def test_a_file_in_place_of_a_folder_is_told(spark, tmp_path):
         SparkFiles(spark).write(f"{tmp_path}/file/note", "text")
     with pytest.raises(StorageError, match=r"/none: cannot be read: .*not exist"):
         SparkFiles(spark).below(f"{tmp_path}/none")
+
+
+@pytest.mark.parametrize("name", ["some * folder", "some [ab] folder"])
+def test_rows_of_files_in_a_folder_named_like_a_pattern_are_read_once(spark, tmp_path, name):
+    folder = tmp_path / name
+    folder.mkdir()
+    paths = [str(folder / f"{number}.parquet") for number in range(3)]
+    for number, path in enumerate(paths):
+        pq.write_table(pa.table({"n": [number]}), path)
+    found = [row.n for row in read_files(spark, "n BIGINT", paths).collect()]
+    assert sorted(found) == [0, 1, 2]

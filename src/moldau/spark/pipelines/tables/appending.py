@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from moldau.base.errors import UserError
@@ -35,6 +35,7 @@ _ESCAPED: Final = re.compile(r"""[\x00-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 
 _PATTERNS: Final = "__globPaths__"
 """Spark's own option for readers that have found their files themselves."""
+_BELOW: Final = "recursiveFileLookup"
 
 
 class TableWriter(Protocol):
@@ -171,12 +172,18 @@ class Table:
 
 
 def read_files(spark: SparkSession, columns: str, paths: Sequence[str]) -> DataFrame:
-    """Return the rows of files, or of all in a folder.
+    """Return the rows of files, or of all in a folder."""
+    return unpatterned(spark.read.schema(columns)).parquet(*paths)
 
-    Paths are taken as they are: Spark would look for others that fit where one has a `*`, and for
-    none of its own name where it has a `[`.
+
+def unpatterned(reader: DataFrameReader) -> DataFrameReader:
+    """Have a reader take paths as they are.
+
+    Spark would look for others that fit where one has a `*`, and for none of its own name where it
+    has a `[`. Of several files in such a folder it would still read each as often as there are
+    files, unless it is to look below folders: only then it lists every file once.
     """
-    return spark.read.schema(columns).option(_PATTERNS, "false").parquet(*paths)
+    return reader.option(_PATTERNS, "false").option(_BELOW, "true")
 
 
 def read_folder(spark: SparkSession, files: Files, columns: str, folder: str) -> DataFrame:
