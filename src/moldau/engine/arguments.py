@@ -10,9 +10,10 @@ import dataclasses
 import functools
 import inspect
 import math
+import threading
 import types
 import typing
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from moldau.engine.errors import InvalidArgument
@@ -40,6 +41,17 @@ def check_number(name: str, given: object) -> None:
     """Refuse what is neither a whole number nor a fraction: NaN is neither."""
     if not _fits(given, float):
         raise InvalidArgument(f"{name}={given!r:.100} is not a number")
+
+
+def check_function(name: str, given: object) -> None:
+    """Refuse what cannot be called."""
+    if not callable(given):
+        raise InvalidArgument(f"{name}={given!r:.100} is not a function")
+
+
+def waiting_s(timeout: float | None) -> float | None:
+    """Return for how long the system is asked to wait: some centuries are as good as more."""
+    return None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
 
 
 def check_int(name: str, given: object) -> None:
@@ -86,18 +98,22 @@ def checks_arguments(function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitab
     @functools.wraps(function)
     async def call(*arguments: P.args, **options: P.kwargs) -> R:
         signature, hints = declared()
-        for name, given in signature.bind(*arguments, **options).arguments.items():
+        bound = signature.bind(*arguments, **options)
+        for name, given in bound.arguments.items():
+            if isinstance(given, Iterator):  # looking at it would use it up
+                bound.arguments[name] = [*given]
+        for name, given in bound.arguments.items():
             if name in hints and not _fits(given, hints[name]):
                 raise InvalidArgument(
                     f"{name}={given!r:.100} is not {signature.parameters[name].annotation}"
                 )
-        return await function(*arguments, **options)
+        return await function(*bound.args, **bound.kwargs)
 
     return call
 
 
 def _fits(given: Any, hint: Any) -> bool:
-    """Tell whether a value is of a declared type, as far as can be told without using it up.
+    """Tell whether a value is of a declared type.
 
     Pairs, and what is kept by them, are `as_partition`'s to read and to refuse. A text that no
     request can carry is InvalidArgument, wherever it stands.
@@ -113,9 +129,10 @@ def _fits(given: Any, hint: Any) -> bool:
         return isinstance(given, hint) and _fields_fit(given)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return _mapping_fits(given, *get_args(hint))
-    if origin is not tuple and isinstance(given, (list, tuple, set, frozenset)):
-        return all(_fits(one, get_args(hint)[0]) for one in given)
-    return True
+    is_one = isinstance(given, (str, bytes)) or origin is tuple
+    if is_one or not isinstance(given, Collection):
+        return True
+    return all(_fits(one, get_args(hint)[0]) for one in given)
 
 
 def _is_number(given: Any, *, whole: bool) -> bool:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from typing import Any, Final, TypeVar
 
+from moldau.engine.arguments import waiting_s
 from moldau.engine.errors import ClientClosed, InvalidState
 
 logger = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ class Portal:
                 raise _closed() from error
             raise
         try:
-            return future.result(timeout)
+            return future.result(waiting_s(timeout))
         except CancelledError:
             raise _closed() from None
         except BaseException:

@@ -99,6 +99,7 @@ CALLS = {
     "commit a list": lambda consumer: consumer.commit([PLACE]),
     "commit a number as text": lambda consumer: consumer.commit({PLACE: OffsetAndMetadata(1, 5)}),
     "commit soon": lambda consumer: consumer.commit_async({PLACE: None}),
+    "commit soon and call nothing": lambda consumer: consumer.commit_async({PLACE: 5}, 5),
     "subscribe": lambda consumer: consumer.subscribe([None]),
     "subscribe with no listener": lambda consumer: consumer.subscribe([TOPIC], listener=5),
     "close": lambda consumer: consumer.close("soon"),
@@ -217,3 +218,65 @@ def test_the_fields_of_an_argument_are_checked_too():
 def test_no_setting_is_a_number_that_is_none(name):
     with pytest.raises(InvalidSetting):
         Producer(**{name: float("nan")})
+
+
+def test_one_thing_of_many_is_checked_however_many_are_given():
+    """In a dict, whose keys they are, and in what can be walked once."""
+
+    async def scenario():
+        async with ScriptedLog() as broker, AsyncAdmin(broker.address) as admin:
+            for call in (
+                lambda: admin.create_topics({"a": None}),
+                lambda: admin.create_topics(one for one in [None]),
+                lambda: admin.describe_configs({TOPIC: None}),
+                lambda: admin.describe_configs(iter([None])),
+                lambda: admin.delete_topics(iter([5])),
+                lambda: admin.list_config_resources({"a": None}),
+                lambda: admin.delete_records({"a": 5}),
+                lambda: admin.delete_records({None: 5}),
+                lambda: admin.list_offsets({"a": 5}),
+                lambda: admin.list_offsets({None: 5}),
+            ):
+                with pytest.raises(InvalidArgument):
+                    await call()
+
+    run_without_leaks(scenario())
+
+
+def test_what_is_no_function_is_no_callback_of_a_delivery():
+    async def scenario():
+        async with FaultyLog(1, lambda: Fault.NONE) as broker:
+            async with AsyncProducer(broker.address) as producer:
+                with pytest.raises(InvalidArgument, match="callback=5 is not a function"):
+                    producer.send("t", b"v").add_done_callback(5)
+
+            def blocking():
+                with (
+                    Producer(broker.address) as producer,
+                    pytest.raises(InvalidArgument, match="callback=5 is not a function"),
+                ):
+                    producer.send("t", b"v").add_done_callback(5)
+
+            await asyncio.to_thread(blocking)
+
+    run_without_leaks(scenario())
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e12, 1 << 70])
+def test_there_is_no_time_too_long_to_wait(timeout):
+    """Some centuries are all that the system waits."""
+
+    async def scenario():
+        async with FaultyLog(1, lambda: Fault.NONE) as broker:
+
+            def blocking():
+                with Producer(broker.address) as producer:
+                    producer.send("t", b"v").result(timeout)
+                    assert producer.send("t", b"v").exception(timeout) is None
+                    producer.send("t", b"v")
+                    producer.flush(timeout)
+                    producer.close(timeout)
+
+            await asyncio.to_thread(blocking)
+
+    run_without_leaks(scenario())

@@ -61,12 +61,16 @@ def test_what_is_not_as_declared_is_refused_by_name(arguments, options, said):
 
 
 def test_what_is_as_declared_is_taken():
-    once = iter([Item("a")])
     options = {"items": [Item("b", [1])], "configs": {"a": 1, "b": "c"}}
     asyncio.run(call("a", 5, **options))
-    asyncio.run(call("a", items=once))
-    assert next(once) == Item("a")
     assert inspect.iscoroutinefunction(call)
+
+
+def test_what_can_be_walked_once_is_looked_at_and_then_taken():
+    said = asyncio.run(call("a", items=iter([Item("b", [1])])))
+    assert said == asyncio.run(call("a", items=[Item("b", [1])]))
+    with pytest.raises(InvalidArgument, match="items="):
+        asyncio.run(call("a", items=iter([5])))
 
 
 def test_a_wrong_argument_is_a_client_error_and_what_python_calls_it():

@@ -14,7 +14,7 @@ from moldau.client.administration.face import Calls
 from moldau.client.errors import BrokerError, InvalidArgument, broker_error
 from moldau.client.records import TopicPartition
 from moldau.engine.asking import by_topic
-from moldau.engine.partitions import ByPartition, Partition, as_partitions
+from moldau.engine.partitions import ByPartition, Partition, as_partition, as_partitions
 from moldau.engine.results import Results, Tally
 from moldau.engine.settings import one_of
 from moldau.protocol.errors import ErrorCode
@@ -107,7 +107,7 @@ class PartitionCalls(Calls):
 
         The results are the new first offsets. `END` deletes all there are.
         """
-        wanted = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
+        wanted = {as_partition(partition): offset for partition, offset in offsets.items()}
         deadline = self._asking.deadline(timeout_ms)
 
         async def attempt(tally: Tally[TopicPartition, int]) -> None:
@@ -149,7 +149,7 @@ class PartitionCalls(Calls):
         A number is a time in milliseconds since 1970: the first record at or after it.
         """
         one_of(LEVELS, "isolation_level", isolation_level)
-        wanted = {TopicPartition(*partition): _spec(one) for partition, one in specs.items()}
+        wanted = {as_partition(partition): _spec(one) for partition, one in specs.items()}
         deadline = self._asking.deadline(timeout_ms)
         level = LEVELS.index(isolation_level)
 

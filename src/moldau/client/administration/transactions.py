@@ -23,7 +23,7 @@ from moldau.client.errors import (
 )
 from moldau.client.records import TopicPartition
 from moldau.engine.cluster import CoordinatorKind
-from moldau.engine.partitions import Partition, as_partitions, several
+from moldau.engine.partitions import Partition, as_partition, as_partitions, several
 from moldau.engine.results import Results, Tally
 from moldau.engine.retry import raise_for
 from moldau.protocol.errors import ErrorCode
@@ -233,7 +233,7 @@ class TransactionCalls(TopicCalls, PartitionCalls, Calls):
         `await admin.abort_transaction(("t", 0), producer_id=4000, producer_epoch=3)`. Only for a
         transaction that hangs: one that lives would be torn apart.
         """
-        where = TopicPartition(*partition)
+        where = as_partition(partition)
         marker = WritableTxnMarker(
             producer_id,
             producer_epoch,

@@ -27,7 +27,7 @@ from moldau.client.consuming.positions import EARLIEST, LATEST
 from moldau.client.consuming.user_calls import CallsOnLoop
 from moldau.client.errors import ClientClosed, InvalidState
 from moldau.client.records import K_co, OffsetAndMetadata, Record, TopicPartition, V_co
-from moldau.engine.arguments import check_number, check_text
+from moldau.engine.arguments import check_function, check_number, check_text
 from moldau.engine.offset_lookup import OffsetAndTimestamp
 from moldau.engine.owning_loop import check_loop
 from moldau.engine.partitions import (
@@ -321,6 +321,8 @@ class AsyncConsumer(ConsumerFace[K_co, V_co]):
         callback: CommitCallback | None = None,
     ) -> Awaitable[None]:
         """Commit in the background, in order; the callback or whoever awaits learns the outcome."""
+        if callback is not None:
+            check_function("callback", callback)
         return self._running.commit_soon(None if offsets is None else as_offsets(offsets), callback)
 
     async def committed(

@@ -14,6 +14,7 @@ Pure: bytes in, records out.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any, Final
@@ -208,7 +209,7 @@ class Fetched:
         batch = self._batch
         assert batch is not None
         wanted, self.leader_epoch = max(self.next_offset, batch.first_wanted), batch.leader_epoch
-        records = list(islice(self._reading, count))
+        records = list(islice(self._reading, min(count, sys.maxsize)))
         failure, self._failure = self._failure, None
         if records and (failure is not None or len(records) == count):
             self.next_offset = max(wanted, records[-1].offset + 1)

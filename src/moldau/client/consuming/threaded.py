@@ -39,7 +39,7 @@ from moldau.client.consuming.positions import EARLIEST, LATEST
 from moldau.client.consuming.user_calls import Attending, CallsInThread, KeptCall
 from moldau.client.errors import ClientClosed, ConcurrentUse, InvalidState
 from moldau.client.records import K_co, OffsetAndMetadata, Record, TopicPartition, V_co
-from moldau.engine.arguments import check_number, check_text
+from moldau.engine.arguments import check_function, check_number, check_text
 from moldau.engine.offset_lookup import OffsetAndTimestamp
 from moldau.engine.partitions import (
     ByPartition,
@@ -383,6 +383,8 @@ class Consumer(ConsumerFace[K_co, V_co]):
         callback: CommitCallback | None = None,
     ) -> None:
         """Commit in the background, in order; the callback learns the outcome in a later call."""
+        if callback is not None:
+            check_function("callback", callback)
         self._do(
             self._running.commit_soon, None if offsets is None else as_offsets(offsets), callback
         )

@@ -32,7 +32,7 @@ from moldau.base.compiling import mypyc_attr
 from moldau.client.errors import ClientError, InvalidState, RequestTimedOut
 from moldau.client.producing.batch_results import UNKNOWN_OFFSET, BatchResult, Watcher, fresh
 from moldau.client.records import RecordMetadata
-from moldau.engine.arguments import check_number
+from moldau.engine.arguments import check_function, check_number, waiting_s
 from moldau.engine.owning_loop import check_loop
 from moldau.engine.portal import refuse_in_callbacks
 
@@ -60,6 +60,10 @@ class Sent:
         return (
             batch_result.located(self._index)[0].done if batch_result.moved else batch_result.done
         )
+
+    def __repr__(self) -> str:
+        state = "done" if self.done() else "pending"
+        return f"<{type(self).__name__} to {self._batch_result.topic}, {state}>"
 
     def _error(self) -> ClientError | None:
         """Return why the record failed, None if it was written; InvalidState if neither yet."""
@@ -225,6 +229,7 @@ class AsyncDelivery(Sent):
         It is called on the event loop and must not block. What it raises is reported to the loop's
         exception handler.
         """
+        check_function("callback", callback)
         if self.done():
             self.get_loop().call_soon(_call, self, callback, context=context)
             return
@@ -331,7 +336,7 @@ class Delivery(Sent):
         known = threading.Event()
         with self._batch_result.guard:
             watched = self._batch_result.watch(self._index, known.set)
-        if watched and not known.wait(timeout):
+        if watched and not known.wait(waiting_s(timeout)):
             raise RequestTimedOut(
                 f"no acknowledgement within {timeout} s",
                 advice="The record is still on its way; delivery_timeout_ms ends that.",
@@ -343,6 +348,7 @@ class Delivery(Sent):
         It is called on the event loop's thread and must not block: `result()`, and whatever else
         waits, is refused there. What it raises is reported to the loop's exception handler.
         """
+        check_function("callback", callback)
         with self._batch_result.guard:
             watched = self._batch_result.watch(self._index, partial(_call, self, callback))
         if not watched:
