@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 
 import pytest
@@ -55,6 +56,43 @@ def test_cancelling_a_wait_anywhere_loses_nothing_and_repeats_nothing(broker):
         assert seen == list(range(3000))
 
     run_without_leaks(scenario())
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_a_close_that_is_cancelled_ends_everything_all_the_same(broker, steps):
+    """A heart that goes on beating would keep the partitions from everybody else."""
+    topic = topic_with(broker, 1)
+
+    async def scenario():
+        before = asyncio.all_tasks()
+        async with reading(broker, topics=[topic], group_id=topic) as consumer:
+            assert await consumer.poll(timeout_ms=WAIT_MS)
+            closing = asyncio.create_task(consumer.close())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            closing.cancel()
+            await asyncio.wait([closing])
+        await consumer.close()
+        left = asyncio.all_tasks() - before - {closing}
+        assert {task.get_name() for task in left if not task.done()} == set()
+
+    run_without_leaks(scenario())
+
+
+def test_a_copy_in_a_forked_process_closes_without_a_word(broker):
+    topic = topic_with(broker, 1)
+    with Consumer(broker.address, topics=[topic], auto_offset_reset="earliest") as consumer:
+        assert consumer.poll(timeout_ms=WAIT_MS)
+        child = os.fork()
+        if not child:
+            try:
+                consumer.close()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        send(broker.address, topic, [b"more"])
+        assert consumer.poll(timeout_ms=WAIT_MS)
 
 
 def test_two_tasks_at_once_are_told(broker):

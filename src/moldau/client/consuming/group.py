@@ -134,8 +134,8 @@ class ConsumerGroup:
         leaves nothing behind either, but may not have left the group.
         """
         self._is_closed = True
-        await _ended([self._stepping])
         try:
+            await _ended([self._stepping])
             async with asyncio.timeout(max(0.0, deadline - self._now())):
                 await self._depart("the consumer closed", deadline, leave=leave)
                 await self._commits.flush()

@@ -108,7 +108,7 @@ class Consumer(ConsumerFace[K_co, V_co]):
     def _end(self, timeout: float, *, done: bool) -> None:
         core, portal, was_closing = self._core, self._portal, self._is_closing
         self._is_closing = True
-        if core is None or portal is None or was_closing:
+        if core is None or portal is None or was_closing or not portal.is_own_process:
             return
         done = done and self._holder is threading.current_thread()
         try:
