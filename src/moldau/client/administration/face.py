@@ -15,6 +15,7 @@ from moldau.client.statistics import Metrics
 from moldau.engine.arguments import checks_arguments
 from moldau.engine.asking import Asking
 from moldau.engine.cluster import Cluster
+from moldau.engine.one_client import OneClient
 from moldau.engine.ports import ClientPorts, system_ports
 from moldau.engine.settings import DEFAULT_SERVERS, ConnectionSettings, Servers, at_least, pick
 
@@ -34,7 +35,7 @@ class Calls(ABC):
         """Return the way to brokers; InvalidState or ClientClosed while there is none."""
 
 
-class AdminFace:
+class AdminFace(OneClient):
     """The settings; the faces add how they wait."""
 
     _running: Asking | None = None

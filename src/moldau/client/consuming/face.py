@@ -20,6 +20,7 @@ from moldau.client.settings import accepts_kafka_names, name_of
 from moldau.client.statistics import Metrics, StatsCallback
 from moldau.engine.arguments import check_topic
 from moldau.engine.cluster import Cluster
+from moldau.engine.one_client import OneClient
 from moldau.engine.ports import ClientPorts, system_ports
 from moldau.engine.settings import (
     DEFAULT_SERVERS,
@@ -42,7 +43,7 @@ CLOSE_TIMEOUT_S: Final = 30.0
 DEFAULT_STRATEGY: Final = ("range", "cooperative-sticky")
 
 
-class ConsumerFace(Generic[K_co, V_co]):
+class ConsumerFace(OneClient, Generic[K_co, V_co]):
     """Settings and what needs no waiting; the faces add how they wait."""
 
     _core: ConsumerCore | None = None

@@ -37,6 +37,7 @@ from moldau.client.serdes import (
 )
 from moldau.client.settings import INT32_MAX, accepts_kafka_names, name_of
 from moldau.client.statistics import Metrics, StatsCallback
+from moldau.engine.one_client import OneClient
 from moldau.engine.ports import ClientPorts, system_ports
 from moldau.engine.settings import DEFAULT_SERVERS, ConnectionSettings, Servers, pick
 
@@ -83,7 +84,7 @@ class Prepared(NamedTuple):
     headers: Any
 
 
-class ProducerFace(Generic[K, V]):
+class ProducerFace(OneClient, Generic[K, V]):
     """Settings and preparation; the faces add how they wait."""
 
     @accepts_kafka_names
