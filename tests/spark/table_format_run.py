@@ -4,7 +4,8 @@
 
 Libraries of formats have to be there when a virtual machine starts, so that it is a process of its
 own. It brings a batch, undoes what is noted of it, as a crash at its end does, and brings it again
-and another one, which reads what the first has filed. Prints, for Iceberg, what its own reader
+and another one, which reads what the first has filed. Tables of Delta get a checkpoint between the
+two, so that their log has both forms. Prints, for Iceberg, what its own reader
 finds then: `{"TABLE": {"files": [...], "rows": [{"host": "a", ...}, ...]}, ...}`; values are texts.
 """
 
@@ -79,7 +80,10 @@ def _crash(spark: SparkSession, out: Path, table_format: str) -> None:
         path.with_name(f".{last}.crc").unlink(missing_ok=True)
     if table_format == DELTA:
         jvm: Any = spark._jvm
-        jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        delta = jvm.org.apache.spark.sql.delta.DeltaLog
+        for table in METRICS.tables:
+            delta.forTable(spark._jsparkSession, str(out / table)).checkpoint()
+        delta.clearCache()
 
 
 def _read(spark: SparkSession, out: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import pyspark
 import pytest
 
 from kafka_harness.distribution import CHECKOUT, SPARK_DELTA, SPARK_ICEBERG
+from kits.cli_kit import moldau
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.declaration import DELTA, ICEBERG
 from moldau.spark.pipelines.metrics.declared import METRICS
@@ -50,6 +51,20 @@ def tried(table_format, address, folder):
     )
 
 
+def check_shown(out, seen):
+    """See that `moldau table` finds the same rows, without the library of the format."""
+    for name in METRICS.tables:
+        filed = rows_of(seen, name)
+        words = (name, "--out", out, "-o", "json")
+        assert moldau("table", "count", *words).data == [{"table": name, "rows": len(filed)}]
+        shown = moldau("table", "show", *words, "-n", 10_000).data
+        assert {*shown[0]} == {*filed[0], "date"}
+        assert all(row["date"] for row in shown)
+        for column in {"host", "metric", "reason", "offset"} & {*filed[0]}:
+            expected = [str(row[column]) for row in filed]
+            assert sorted(str(row[column]) for row in shown) == sorted(expected)
+
+
 HAS_DELTA = pyspark.__version__.startswith("4.2.")
 """Whether the Delta of the tests, which is made for one Spark, is for the one that runs here."""
 
@@ -70,6 +85,7 @@ def test_delta_has_what_the_records_say_after_a_batch_that_came_twice(broker, tm
 
     seen = as_parquet(tmp_path / "out", tmp_path / "seen")
     check_tables(seen, records(), RULES)
+    check_shown(tmp_path / "out", seen)
 
 
 @pytest.mark.java(SPARK_ICEBERG)
@@ -79,6 +95,7 @@ def test_iceberg_has_what_the_records_say_after_a_batch_that_came_twice(broker, 
 
     seen = as_parquet(tmp_path / "out", tmp_path / "seen")
     check_tables(seen, records(), RULES)
+    check_shown(tmp_path / "out", seen)
     for name, one in told.items():
         files = sorted(path.removeprefix("file:") for path in one["files"])
         assert files == [*map(str, live_files(tmp_path / "out" / name))]

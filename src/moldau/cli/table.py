@@ -147,15 +147,11 @@ def ask(question: str, out: str, limit: int, conf: tuple[str, ...], output: str)
     moldau table sql 'SELECT page, sum(pv) FROM pages GROUP BY page' --out /var/lib/moldau/activity
     """
     check_texts((out, question, conf))
-    tables = PipelineTables(out)
-    names = tables.names or (tables.chosen(None),)
     try:
         from moldau.spark.pipelines.sql import asked  # noqa: PLC0415 - slow to load
     except ImportError as missing:
         raise UserError(f"SQL needs Spark ({missing}): pip install 'moldau[spark]'") from None
-    rows, is_more = asked(
-        out, names, tables.topic, question, limit, dict(parse_pairs(conf, "--conf"))
-    )
+    rows, is_more = asked(out, question, limit, dict(parse_pairs(conf, "--conf")))
     shown = [Column(one, one.upper()) for one in rows.column_names]
     show(listing(shown, _plain(rows)), output)
     if is_more:

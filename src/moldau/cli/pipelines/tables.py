@@ -27,12 +27,6 @@ class PipelineTables:
         pipeline = PIPELINES.get(str(self._told.get("pipeline")))
         return () if pipeline is None else pipeline.tables
 
-    @property
-    def topic(self) -> str | None:
-        """The topic that the pipeline reads."""
-        topic = (self._told.get("pinned") or {}).get("topic")
-        return topic if isinstance(topic, str) else None
-
     def chosen(self, name: str | None) -> str:
         """Return the table that a user means; UserError if there is no such, or more than one."""
         if name is None:

@@ -298,7 +298,10 @@ def test_of_an_error_with_many_lines_the_first_is_told(monkeypatch):
 
     monkeypatch.setattr("pyarrow.fs.FileSystem", SimpleNamespace(from_uri=from_uri))
     told = complaint("--out", "hdfs://name/x")
-    assert told == "moldau: hdfs://name/x/table cannot be read: Unable to load libjvm\n"
+    assert told == (
+        "moldau: hdfs://name/x/table cannot be read: Unable to load libjvm: ask Spark, with moldau"
+        " table sql\n"
+    )
 
 
 def complaint(*words):

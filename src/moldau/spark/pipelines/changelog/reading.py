@@ -164,8 +164,11 @@ def _type(version: Version, name: str) -> pa.DataType:
 
 def _table(out: str) -> tuple[fs.FileSystem, str]:
     place = Places.of(out, desk=".").table(TABLE)
-    with reading(place):
-        files, folder = fs.FileSystem.from_uri(place)
+    try:
+        with reading(place):
+            files, folder = fs.FileSystem.from_uri(place)
+    except UserError as error:
+        raise UserError(f"{error}: ask Spark, with moldau table sql") from error
     return files, folder
 
 

@@ -1,4 +1,4 @@
-"""Which files make up a Parquet table, by its log: for readers on this machine without Spark.
+"""Which files make up a table of plain Parquet, by its log: for readers here without Spark.
 
 The log, `_spark_metadata`, has an entry for every append and, every tenth, one that holds all
 before. Folders hold files of appends that are not committed too, and ones that were merged into
@@ -11,9 +11,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
 
 from moldau.base.errors import UserError
 
@@ -22,7 +25,10 @@ COMPACT: Final = ".compact"
 """How the names of entries end that hold all before them."""
 HEAD: Final = "v1"
 """The first line of an entry: its form."""
-_OTHER_LOGS: Final = {"_delta_log": "Delta", "metadata": "Iceberg"}
+DELTA_LOG: Final = "_delta_log"
+ICEBERG_LOG: Final = "metadata"
+_OTHER_LOGS: Final = {DELTA_LOG: "Delta", ICEBERG_LOG: "Iceberg"}
+_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _TRIES: Final = 5
 """Entries go every ten appends; nobody is so slow as to meet that five times."""
 
@@ -32,7 +38,27 @@ class TableFile(NamedTuple):
 
     path: Path
     keys: dict[str, str]
-    """The values that its folders are named for, `date` first."""
+    """The values that its rows have in columns that it has not, `date` first: as folders are named
+    for them, see `value_of`."""
+
+
+@contextmanager
+def understanding(place: Path) -> Iterator[None]:
+    """Name the file of a log whose text is not what it should be."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise UserError(f"{place} cannot be read: it names the files of the table") from None
+
+
+def key_of(value: str | None) -> str:
+    """Return a value as a folder is named for it."""
+    return _NO_VALUE if value is None else quote(value)
+
+
+def value_of(key: str) -> str | None:
+    """Return the value that a folder is named for."""
+    return None if key == _NO_VALUE else unquote(key)
 
 
 def files_of(table: Path) -> list[TableFile]:
@@ -69,10 +95,8 @@ def _paths(table: Path, name: str) -> list[str]:
     head, *lines = place.read_text(encoding="utf-8").split("\n")
     if head != HEAD:
         raise UserError(f"{place} has the form {head!r}, not {HEAD!r}")
-    try:
+    with understanding(place):
         return [str(json.loads(line)["path"]) for line in lines if line]
-    except (KeyError, TypeError, ValueError):
-        raise UserError(f"{place} cannot be read: it names the files of the table") from None
 
 
 def _file(table: Path, path: str) -> TableFile:

@@ -19,6 +19,7 @@ from moldau.spark.pipelines.declaration import DELTA, ICEBERG
 from moldau.spark.pipelines.storage import Files
 from moldau.spark.pipelines.tables.appending import Commits, Table, TableWriter
 from moldau.spark.pipelines.tables.delta import DeltaTable
+from moldau.spark.pipelines.tables.delta_log import DELTA_PACKAGE
 from moldau.spark.pipelines.tables.file_log import FileLog
 from moldau.spark.pipelines.tables.iceberg import IcebergCommits
 from moldau.spark.pipelines.tables.merging import Layout, Merger
@@ -41,7 +42,7 @@ class Library(NamedTuple):
 
 LIBRARIES: Final[Mapping[str, Library]] = {
     DELTA: Library(
-        "io.delta:delta-spark_4.2_2.13:4.4.0",
+        DELTA_PACKAGE,
         "org.apache.spark.sql.delta.DeltaLog",
         {
             EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
@@ -74,17 +75,30 @@ def check_library(spark: SparkSession, table_format: str) -> None:
     library = LIBRARIES.get(table_format)
     if library is None:
         return
-    jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way to ask
-    classes = jvm.org.apache.spark.util.Utils
-    if not classes.classIsLoadable(library.proof):
+    if not has_library(spark, table_format):
         name, _, version = library.package.partition(":")[2].partition(":")
         check_release(f"{name}-{version}.jar", spark.version)
         raise UserError(
-            f"--table-format {table_format} needs a library that Spark has not: give"
+            f"tables of {table_format.title()} need a library that Spark has not: give"
             f" --conf spark.jars.packages={library.package}, or its files with --conf spark.jars"
         )
-    source = classes.classForName(library.proof, False, False).getProtectionDomain().getCodeSource()
+    source = (
+        _classes(spark)
+        .classForName(library.proof, False, False)
+        .getProtectionDomain()
+        .getCodeSource()
+    )
     check_release(str(source.getLocation()), spark.version)
+
+
+def has_library(spark: SparkSession, table_format: str) -> bool:
+    """Tell whether the library of a format is there."""
+    return bool(_classes(spark).classIsLoadable(LIBRARIES[table_format].proof))
+
+
+def _classes(spark: SparkSession) -> Any:
+    jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way to ask
+    return jvm.org.apache.spark.util.Utils
 
 
 def check_release(location: str, running: str) -> None:

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,12 +18,12 @@ import pyarrow.parquet as pq
 
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.tables.arrow_files import reading
-from moldau.spark.pipelines.tables.committed import TableFile, files_of
+from moldau.spark.pipelines.tables.committed import TableFile, value_of
+from moldau.spark.pipelines.tables.live_files import live_files
 
 ORDERS: Final = ("batch", "window_end", "end")
 """What grows from append to append; a table has one of them."""
 _TIES: Final = ("partition", "offset", "rank")
-_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _TRIES: Final = 5
 """Files that were merged stay for an hour; nobody is so slow as to meet that five times."""
 
@@ -40,7 +39,7 @@ class _Bounded(NamedTuple):
 
 
 class AppendedTable:
-    """A table of Parquet on this machine."""
+    """A table on this machine, of any format."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -49,7 +48,7 @@ class AppendedTable:
         """Return how many rows there are."""
 
         def look() -> int:
-            return sum(int(_metadata(one).num_rows) for one in files_of(self._folder))
+            return sum(int(_metadata(one).num_rows) for one in live_files(self._folder))
 
         return _again(look, self._folder)
 
@@ -66,7 +65,7 @@ class AppendedTable:
         return _again(lambda: self._after(place, columns), self._folder)
 
     def _some(self, count: int, columns: Sequence[str], *, is_last: bool) -> pa.Table | None:
-        files = [_bounded(file) for file in files_of(self._folder)]
+        files = [_bounded(file) for file in live_files(self._folder)]
         if is_last:
             files.sort(key=lambda one: -one.greatest)
         else:
@@ -85,7 +84,7 @@ class AppendedTable:
         return _chosen(_sorted(found, is_last=False), columns, self._folder)
 
     def _after(self, place: int, columns: Sequence[str]) -> tuple[pa.Table | None, int]:
-        files = [_bounded(file) for file in files_of(self._folder)]
+        files = [_bounded(file) for file in live_files(self._folder)]
         newer = [_read(one.file) for one in files if one.greatest > place]
         if not newer:
             return None, place
@@ -134,9 +133,10 @@ def _bounded(file: TableFile) -> _Bounded:
 def _read(file: TableFile) -> pa.Table:
     with reading(file.path):
         rows = pq.read_table(file.path, partitioning=None)
-    for name, text in file.keys.items():
-        value = None if text == _NO_VALUE else unquote(text)
-        rows = rows.append_column(name, pa.array([value] * rows.num_rows, pa.string()))
+    # Delta has what files are filed by in the files, too, and perhaps as another type.
+    rows = rows.drop_columns([name for name in file.keys if name in rows.column_names])
+    for name, key in file.keys.items():
+        rows = rows.append_column(name, pa.array([value_of(key)] * rows.num_rows, pa.string()))
     return rows
 
 
