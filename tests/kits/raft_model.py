@@ -128,7 +128,6 @@ class Node:
         self.timer_s = -1.0
         self.answers: list = []
         """To tools: (token, answer)."""
-        self.refused: list = []
         self._parts: dict[SnapshotId, int] = {}
         self._asked: dict = {}
 
@@ -278,7 +277,8 @@ class Node:
         log.append(batch)
 
     def _append_refused(self, effect: out.AppendRefused) -> None:
-        self.refused.append(effect.content)
+        self.model.checks.seen["refused append"] += 1
+        del effect
 
     def _sync(self, effect: out.SyncLog) -> None:
         written = list(self.disk.log)

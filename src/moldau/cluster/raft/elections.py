@@ -87,7 +87,7 @@ def vote_answered(
     life: Life, state: Prospective | Candidate, request: VoteRequest, answer: VoteAnswer
 ) -> None:
     """Count an answer, from a node that is in the epoch of the request or an earlier one."""
-    if answer.granted:
+    if answer.granted and answer.epoch == life.epoch:
         state.ballot.grant(request.voter)
         _count(life)
     elif answer.error is ErrorCode.UNSUPPORTED_VERSION and request.is_pre_vote:

@@ -123,7 +123,6 @@ class Leader:
 
     role: ClassVar[Role] = Role.LEADER
     epoch_start: Offset
-    began_s: float
     replicas: dict[ReplicaKey, Progress] = field(default_factory=dict)
     """Voters by the keys of the voter set, observers by their own."""
     parked: dict[ReplicaKey, ParkedFetch] = field(default_factory=dict)

@@ -71,7 +71,7 @@ def become_leader(life: Life) -> Leader:
     """Lead the epoch that this node was elected in; it begins at the end of the log."""
     now_s = life.now_s
     others = life.voters.others(life.me)
-    state = Leader(life.log.end_offset, now_s, {key: Progress(now_s, now_s) for key in others})
+    state = Leader(life.log.end_offset, {key: Progress(now_s, now_s) for key in others})
     life.failed_elections = 0
     _enter(life, state, life.quorum._replace(leader=life.me.node))
     return state
@@ -95,9 +95,7 @@ def observe(life: Life, epoch: LeaderEpoch, leader: NodeId) -> bool:
 
     A second leader of the same epoch is not believed: the first one was elected.
     """
-    if epoch < life.epoch or (epoch == life.epoch and leader in (NO_NODE, life.quorum.leader)):
-        return False
-    if epoch == life.epoch and life.quorum.leader != NO_NODE:
+    if epoch < life.epoch or (epoch == life.epoch and not _is_leader_news(life, leader)):
         return False
     if leader == life.me.node:
         # This node led in that epoch, and its disk has forgotten. It must not vote in it again.
@@ -107,6 +105,17 @@ def observe(life: Life, epoch: LeaderEpoch, leader: NodeId) -> bool:
     else:
         become_unattached(life, epoch)
     return True
+
+
+def _is_leader_news(life: Life, leader: NodeId) -> bool:
+    """Tell whether the leader of this node's epoch is new to it.
+
+    That it is to have led itself is news while it has not voted, or asks for votes once more.
+    """
+    if leader == NO_NODE or life.quorum.leader != NO_NODE:
+        return False
+    is_own = leader == life.me.node
+    return not is_own or life.quorum.voted is None or isinstance(life.state, Candidate)
 
 
 def finish_stop(life: Life) -> None:

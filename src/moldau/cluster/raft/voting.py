@@ -52,10 +52,15 @@ def _problem(life: Life, request: VoteRequest) -> ErrorCode:
 
 
 def grants_vote(life: Life, request: VoteRequest) -> bool:
-    """Tell whether this node promises its vote; it may have promised the same one before."""
+    """Tell whether this node promises its vote; it may have promised the same one before.
+
+    An epoch that has a leader elects no other, nor the same again, should it have forgotten.
+    """
+    if life.quorum.leader != NO_NODE:
+        return False
     if life.quorum.voted is not None:
         return life.quorum.voted == request.candidate
-    return life.quorum.leader == NO_NODE and is_new_enough(life, request)
+    return is_new_enough(life, request)
 
 
 def grants_pre_vote(life: Life, request: VoteRequest) -> bool:

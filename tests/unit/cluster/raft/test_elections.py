@@ -368,6 +368,39 @@ def test_a_node_that_led_and_has_forgotten_it_does_not_vote_in_that_epoch():
     assert node.role is Role.UNATTACHED
     assert node.persisted == QuorumState(6, -1, key(1))
     assert not node.vote(epoch=6).granted
+    deadline_s = node.state.deadline_s
+    node.wait(0.02)
+    node.answer(node.asked(FetchRequest), error=ErrorCode.NOT_LEADER_OR_FOLLOWER, epoch=6, leader=1)
+    assert node.state.deadline_s == deadline_s
+    node.become_prospective()
+    node.answer(node.asked(VoteRequest, 2), leader=1, granted=True)
+    assert node.quorum == QuorumState(7, -1, key(1))
+
+
+def test_a_candidate_that_has_led_this_epoch_already_gives_up():
+    node = RaftNode().become_candidate()
+    node.answer(node.asked(VoteRequest, 2), leader=1, granted=True)
+    assert node.role is Role.UNATTACHED
+    assert node.quorum == QuorumState(1, -1, key(1))
+
+
+def test_a_node_that_is_said_to_have_led_keeps_the_vote_it_has_given():
+    node = RaftNode(quorum=QuorumState(4, -1, key(2)))
+    node.answer(node.asked(FetchRequest), error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=1)
+    assert node.quorum == QuorumState(4, -1, key(2))
+
+
+def test_an_epoch_with_a_leader_elects_nobody():
+    node = follower(epoch=5, leader=2, has_fetched=False)
+    assert not node.vote(epoch=5, by=2).granted
+    node = RaftNode(quorum=QuorumState(5, 2, key(2)))
+    assert not node.vote(epoch=5, by=2).granted
+
+
+def test_a_vote_of_an_earlier_epoch_does_not_count():
+    node = RaftNode(quorum=QuorumState(4)).become_candidate()
+    node.answer(node.asked(VoteRequest, 2), epoch=4, granted=True)
+    assert node.role is Role.CANDIDATE
 
 
 def test_requests_name_the_cluster():
