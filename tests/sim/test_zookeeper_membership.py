@@ -52,7 +52,8 @@ def test_a_registration_that_nobody_has_told_of_is_made_again():
         cluster.silence(cluster.controller, node)
         await register_anew(cluster, node)
         await register_anew(cluster, node)
-        assert cluster.broker(node).parts.membership.state is State.FENCED
+        membership = cluster.broker(node).parts.membership
+        await cluster.reached(lambda: membership.state is State.FENCED)  # its epoch is on its disk
 
     run_on_cluster(script)
 
