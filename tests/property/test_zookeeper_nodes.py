@@ -168,7 +168,7 @@ def test_features(levels, enabled, version):
     assert decode_features(encode_features(node)) == node
 
 
-@given(st.integers(-1, 2**31 - 1), st.integers(0, 2**62), st.integers(0, 2**31 - 2))
+@given(st.integers(-1, 2**31 - 1), st.integers(0, 2**61), st.integers(0, 2**31 - 2))
 def test_numbers(broker, first, size):
     block = ProducerIdBlock(broker, first, first + size)
     assert decode_producer_ids(encode_producer_ids(block)) == block
