@@ -26,7 +26,9 @@ def sleeper():
 
 
 def test_a_process_is_known_by_start_time_and_command_line(sleeper):
-    started, command = identity_of(sleeper.pid).split(b"\n", 1)
+    identity = identity_of_child(sleeper.pid)  # for a moment it has no command line
+    assert identity == identity_of(sleeper.pid)
+    started, command = identity.split(b"\n", 1)
     assert started.isdigit()
     assert command.split(b"\0")[:2] == [os.fsencode(sys.executable), b"-c"]
     assert identity_of(UNUSED) == b""
