@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
@@ -21,5 +22,10 @@ def in_parallel(
         yield from map(run, tasks)
         return
     spawned = multiprocessing.get_context("spawn")
-    with spawned.Pool(jobs, maxtasksperchild=TASKS_PER_PROCESS) as pool:
+    with spawned.Pool(
+        jobs,
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_IGN),  # Ctrl-C is for whoever takes the results
+        maxtasksperchild=TASKS_PER_PROCESS,
+    ) as pool:
         yield from pool.imap(run, tasks)

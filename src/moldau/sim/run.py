@@ -6,9 +6,11 @@ runs a cluster of brokers in place of one, and `--cluster --zookeeper` one on Zo
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 import click
@@ -19,6 +21,7 @@ from moldau.sim.in_parallel import in_parallel
 from moldau.sim.scenarios import Failed, ScenarioOutcome, run_seed
 
 REPEATED_EVERY = 20
+TOLD_EVERY = 50
 
 
 @click.command()
@@ -29,31 +32,52 @@ REPEATED_EVERY = 20
 @click.option("--zookeeper", is_flag=True, help="Let the cluster keep its metadata in ZooKeeper.")
 @click.option("--fifo", is_flag=True, help="Keep asyncio's own order, to bisect a failure.")
 def main(seed: int, count: int, jobs: int, cluster: bool, zookeeper: bool, fifo: bool) -> None:
-    """Run brokers inside the simulation, decided by a seed alone."""
-    seen: Counter[str] = Counter()
-    failed: list[int] = []
+    """Run brokers inside the simulation, decided by a seed alone.
+
+    Ctrl-C ends it with what the seeds so far have come to.
+    """
     if zookeeper and not cluster:
         raise click.UsageError("--zookeeper is for a cluster: --cluster --zookeeper")
     run = partial(_run_one, _chosen(cluster=cluster, zookeeper=zookeeper, fifo=fifo), first=seed)
-    for number, outcome in in_parallel(run, range(seed, seed + count), jobs):
-        if isinstance(outcome, str):
-            failed.append(number)
-            click.echo(outcome)
-        else:
-            seen += outcome.seen
-            if count == 1:
+    tally = Tally()
+    with contextlib.suppress(KeyboardInterrupt):
+        for number, outcome in in_parallel(run, range(seed, seed + count), jobs):
+            tally.take(number, outcome)
+            if count == 1 and not isinstance(outcome, str):
                 click.echo(f"seed {number}: digest {outcome.digest}, {outcome.event_count} events")
-    for event, times in sorted(seen.items()):
+            if tally.count % TOLD_EVERY == 0:
+                click.echo(f"{tally.count} of {count} seeds have run", err=True)
+    for event, times in sorted(tally.seen.items()):
         click.echo(f"{times:10d} {event}")
-    if cluster and count > 1:
-        for line in coverage_lines(seen, count, zookeeper=zookeeper):
+    if cluster and tally.count > 1:
+        for line in coverage_lines(tally.seen, tally.count, zookeeper=zookeeper):
             click.echo(line)
-    click.echo(f"{count - len(failed)} of {count} seeds held; failed: {failed or 'none'}")
-    sys.exit(bool(failed))
+    held = tally.count - len(tally.failed)
+    click.echo(f"{held} of {tally.count} seeds held; failed: {tally.failed or 'none'}")
+    if tally.count < count:
+        click.echo(f"{count - tally.count} seeds have not run", err=True)
+    sys.exit(bool(tally.failed) or tally.count < count)
 
 
 Outcome = tuple[int, ScenarioOutcome | str]
 """A seed, and what it came to: the story, if it failed."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the seeds so far have come to."""
+
+    count: int = 0
+    seen: Counter[str] = field(default_factory=Counter)
+    failed: list[int] = field(default_factory=list)
+
+    def take(self, seed: int, outcome: ScenarioOutcome | str) -> None:
+        self.count += 1
+        if isinstance(outcome, str):
+            self.failed.append(seed)
+            click.echo(outcome)
+        else:
+            self.seen += outcome.seen
 
 
 def _chosen(*, cluster: bool, zookeeper: bool, fifo: bool) -> Callable[[int], ScenarioOutcome]:
