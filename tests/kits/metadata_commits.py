@@ -31,12 +31,13 @@ def some_of(replicas):
 @st.composite
 def states(draw, replicas):
     """Leader, ISR and the rest of a partition with these replicas, as PartitionChanged has them."""
+    isr = draw(some_of(replicas))
     return {
-        "isr": draw(some_of(replicas)),
-        "leader": draw(st.none() | st.sampled_from((-1, *replicas))),
+        "isr": isr,
+        "leader": draw(st.none() | st.sampled_from((-1, *isr))),
         "adding_replicas": draw(some_of(replicas)),
         "removing_replicas": draw(some_of(replicas)),
-        "eligible_leaders": draw(FEW),
+        "eligible_leaders": draw(some_of(replicas)),
         "last_known_leaders": draw(FEW),
         "recovering": draw(st.booleans()),
     }
@@ -49,7 +50,7 @@ def new_partitions(draw, topic, first):
         replicas = draw(REPLICAS)
         parts = draw(states(replicas))
         leader = parts.pop("leader")
-        leader = replicas[0] if leader is None else leader
+        leader = (*parts["isr"], -1)[0] if leader is None else leader
         partition = Partition(index, replicas, leader=leader, **parts)
         made.append(PartitionCreated(topic, partition))
     return made
@@ -71,13 +72,13 @@ def draw_topic(draw, image, number):
     if kind == 2:
         return [EligibleLeadersCleared(draw(st.sampled_from(("", topic.name))))]
     partition = draw(st.sampled_from(topic.partitions))
-    if kind < 6:
-        replicas = draw(REPLICAS)
-        moved = draw(states(replicas))
-        if moved["leader"] is None and partition.leader not in (-1, *replicas):
-            moved["leader"] = BrokerId(-1)
-        return [PartitionChanged(topic.id, partition.index, replicas=replicas, **moved)]
-    return [PartitionChanged(topic.id, partition.index, **draw(states(partition.replicas)))]
+    replicas = draw(REPLICAS) if kind < 6 else partition.replicas
+    moved = draw(states(replicas))
+    if moved["leader"] is None and partition.leader not in moved["isr"]:
+        moved["leader"] = BrokerId(-1)
+    if replicas != partition.replicas:
+        moved["replicas"] = replicas
+    return [PartitionChanged(topic.id, partition.index, **moved)]
 
 
 def draw_other(draw, image):
