@@ -261,8 +261,15 @@ class Cluster:
             [CreatableTopicConfig(key, value) for key, value in (config or {}).items()],
         )
         with RawClient(self.address(via)) as client:
-            (result,) = client.call(CreateTopicsRequest([topic]), _CREATE_VERSION).topics
-        assert result.error_code == 0, ErrorCode(result.error_code).name
+
+            def is_created() -> bool:
+                """As clients do, ask again where the controller is only just elected."""
+                (result,) = client.call(CreateTopicsRequest([topic]), _CREATE_VERSION).topics
+                error = ErrorCode(result.error_code)
+                assert error in {ErrorCode.NONE, ErrorCode.NOT_CONTROLLER}, error.name
+                return error is ErrorCode.NONE
+
+            eventually(is_created, f"a controller creates {name}")
         if in_sync:
             self.wait_in_sync(name)
 
