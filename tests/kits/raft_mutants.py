@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from statistics import median
 from typing import Any, NamedTuple
-
-import pytest
 
 from kits import raft_scenarios
 from kits.raft_checks import Violation
 from kits.raft_model import Model
 from kits.raft_walk import walk
+from kits.rule_mutants import Patch, print_median, replaced, walks_to_notice
 from moldau.base.errors import InvariantViolated
 from moldau.cluster.raft import elections, following, leading, timers, voter_changes, voting
 from moldau.cluster.raft.durable import Outbox
@@ -29,7 +27,8 @@ from moldau.cluster.raft.resending import Outgoing
 from moldau.cluster.raft.states import Role
 from moldau.cluster.raft.voters import NO_NODE, VoterSet
 
-Patch = Callable[[Any, str, Any], None]
+BROKEN = (Violation, InvariantViolated)
+"""How a mutant shows."""
 
 
 class Mutant(NamedTuple):
@@ -39,10 +38,6 @@ class Mutant(NamedTuple):
     story: Callable[[Model], None] | None = None
     voter_count: int = 3
     """In the story."""
-
-
-def _replace(module: object, name: str, mutant: object) -> Callable[[Patch], None]:
-    return lambda patch: patch(module, name, mutant)
 
 
 def _do_not_wait_for_the_disk(patch: Patch) -> None:
@@ -117,66 +112,47 @@ def _removed_voters_do_not_stand(patch: Patch) -> None:
 
 MUTANTS = {
     "a vote is answered before it is synced": Mutant(_do_not_wait_for_the_disk),
-    "a vote is given twice in an epoch": Mutant(_replace(voting, "grants_vote", _vote_anew)),
+    "a vote is given twice in an epoch": Mutant(replaced(voting, "grants_vote", _vote_anew)),
     "a record of an older epoch is committed": Mutant(
-        _replace(
+        replaced(
             leading,
             "committed_offset",
             lambda voters, ends, _, real=leading.committed_offset: real(voters, ends, -1),
         )
     ),
-    "pre-votes are left out": Mutant(_replace(elections, "ask_for_pre_votes", elections.stand)),
+    "pre-votes are left out": Mutant(replaced(elections, "ask_for_pre_votes", elections.stand)),
     "a follower that has just fetched grants a pre-vote": Mutant(
-        _replace(voting, "grants_pre_vote", voting.is_new_enough),
+        replaced(voting, "grants_pre_vote", voting.is_new_enough),
         raft_scenarios.a_voter_hears_all_but_its_leader,
     ),
-    "a voter that lags wins": Mutant(_replace(voting, "is_new_enough", lambda *_: True)),
+    "a voter that lags wins": Mutant(replaced(voting, "is_new_enough", lambda *_: True)),
     "an observer counts as a voter": Mutant(
-        _replace(leading, "committed_offset", _count_everybody)
+        replaced(leading, "committed_offset", _count_everybody)
     ),
     "an observer begins an election": Mutant(_observers_stand),
     "a former leader leads its epoch again": Mutant(
-        _replace(elections, "become_resigned", _lead_again)
+        replaced(elections, "become_resigned", _lead_again)
     ),
-    "a leader that has resigned goes on": Mutant(_replace(leading, "resign", _lead_on)),
-    "a log that differs is not cut": Mutant(_replace(leading, "diverging", lambda *_: None)),
-    "a log is cut too far": Mutant(_replace(following, "truncation_offset", _cut_more)),
+    "a leader that has resigned goes on": Mutant(replaced(leading, "resign", _lead_on)),
+    "a log that differs is not cut": Mutant(replaced(leading, "diverging", lambda *_: None)),
+    "a log is cut too far": Mutant(replaced(following, "truncation_offset", _cut_more)),
     "check-quorum is left out": Mutant(_leave_out_check_quorum),
     "voters change again before the first change is committed": Mutant(
-        _replace(voter_changes, "may_change", _change_again)
+        replaced(voter_changes, "may_change", _change_again)
     ),
     "voters change before the leader has committed": Mutant(
-        _replace(voter_changes, "may_change", _change_without_own_commit),
+        replaced(voter_changes, "may_change", _change_without_own_commit),
         raft_scenarios.a_new_leader_is_asked_for_a_change,
     ),
     "a removed voter does not stand where it has to": Mutant(
         _removed_voters_do_not_stand, raft_scenarios.one_of_two_removes_itself_and_dies, 2
     ),
     "a log counts before it is synced": Mutant(_take_it_for_durable),
-    "late answers are taken": Mutant(_replace(Outgoing, "forget", lambda _: None)),
+    "late answers are taken": Mutant(replaced(Outgoing, "forget", lambda _: None)),
 }
-
-
-def walks_to_notice(mutant: Mutant, seeds: int, times: int) -> list[int]:
-    """Walk until a mutant was noticed so many times; return how many walks each took."""
-    found: list[int] = []
-    walks = 0
-    with pytest.MonkeyPatch.context() as patch:
-        mutant.apply(patch.setattr)
-        for seed in range(seeds):
-            walks += 1
-            try:
-                walk(seed)
-            except (Violation, InvariantViolated):
-                found.append(walks)
-                walks = 0
-            if len(found) == times:
-                break
-    return found
 
 
 if __name__ == "__main__":
     for name, mutant in MUTANTS.items():
-        found = walks_to_notice(mutant, seeds=150, times=9)
-        how = f"{median(found):6g}" if found else "  none"
-        print(f"{how} of {len(found):2}  {name}{'' if mutant.story is None else ' (has a story)'}")
+        found = walks_to_notice(mutant.apply, walk, BROKEN, seeds=150, times=9)
+        print_median(name, found, has_story=mutant.story is not None)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from kits.raft_checks import Violation
-from kits.raft_model import Data, Model, Node
+from kits.raft_disk import Data
+from kits.raft_machine import Node
+from kits.raft_model import Model
 from moldau.cluster.raft import events
 from moldau.cluster.raft.requests import AddVoterRequest, RemoveVoterRequest
 from moldau.cluster.raft.states import Role

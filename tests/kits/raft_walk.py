@@ -15,7 +15,8 @@ from collections.abc import Callable
 from random import Random
 
 from kits.raft_checks import Violation
-from kits.raft_model import Model, Node
+from kits.raft_machine import Node
+from kits.raft_model import Model
 from moldau.cluster.raft import events
 from moldau.cluster.raft.requests import AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest
 from moldau.cluster.raft.voters import Voter, VoterEndpoint

@@ -12,20 +12,16 @@ prints after how many walks each is noticed, in the median.
 from __future__ import annotations
 
 from collections.abc import Callable
-from statistics import median
+from functools import partial
 from typing import Any, NamedTuple
-
-import pytest
 
 from kits.replication_controller import Propose, Proposed
 from kits.replication_model import MAX_LAG_S, Fetch, Fetched, Model, Violation
 from kits.replication_walk import walk
+from kits.rule_mutants import Patch, print_median, replaced, walks_to_notice
 from moldau.replication import leader_state, rules, truncation
 from moldau.replication.followers import Follower
 from moldau.replication.rules import AnswerEffect
-
-Patch = Callable[[object, str, Any], None]
-"""As `MonkeyPatch.setattr`."""
 
 # Stories
 
@@ -211,10 +207,6 @@ def _revert_instead_of(effect: AnswerEffect) -> Callable[[Patch], None]:
     return lambda patch: patch(rules, "effect_of_answer", mutant)
 
 
-def _replace(module: object, name: str, mutant: Callable[..., Any]) -> Callable[[Patch], None]:
-    return lambda patch: patch(module, name, mutant)
-
-
 class Mutant(NamedTuple):
     """A rule that is switched off."""
 
@@ -228,55 +220,55 @@ class Mutant(NamedTuple):
 MUTANTS = {
     "the high watermark ignores a follower": Mutant(_ignore_a_follower),
     "the high watermark moves below min ISR": Mutant(
-        _replace(rules, "has_enough_in_sync", lambda *_: True)
+        replaced(rules, "has_enough_in_sync", lambda *_: True)
     ),
     "a pending ISR is ignored": Mutant(
-        _replace(leader_state, "maximal_isr", lambda isr, _: frozenset(isr))
+        replaced(leader_state, "maximal_isr", lambda isr, _: frozenset(isr))
     ),
     "a pending shrink counts already": Mutant(
-        _replace(
+        replaced(
             leader_state, "maximal_isr", lambda isr, pending: frozenset((pending or _Isr(isr)).isr)
         )
     ),
     "caught up by the current end only": Mutant(_forget_the_previous_fetch),
     "a fenced broker joins": Mutant(
-        _replace(rules, "is_eligible", lambda *_: True), _controller(checks_members=False)
+        replaced(rules, "is_eligible", lambda *_: True), _controller(checks_members=False)
     ),
     "the ISR grows without the epoch start": Mutant(
-        _replace(
+        replaced(
             rules,
             "has_reached_isr",
             lambda _, one, high_watermark: one.has_fetched and one.end_offset >= high_watermark,
         )
     ),
     "truncation to the high watermark": Mutant(
-        _replace(truncation, "truncation_offset", lambda *told: told[3])
+        replaced(truncation, "truncation_offset", lambda *told: told[3])
     ),
     "truncation to the leader's end alone": Mutant(
-        _replace(truncation, "truncation_offset", lambda _, end, own, __: min(end.end_offset, own))
+        replaced(truncation, "truncation_offset", lambda _, end, own, __: min(end.end_offset, own))
     ),
     "no truncation after a missed epoch": Mutant(
-        _replace(truncation, "must_check_log", lambda old, new: old.leader != new.leader)
+        replaced(truncation, "must_check_log", lambda old, new: old.leader != new.leader)
     ),
     "a fetch with an expected epoch only": Mutant(
-        _replace(truncation, "must_check_log", lambda *_: False)
+        replaced(truncation, "must_check_log", lambda *_: False)
     ),
     "an unclean return keeps its place": Mutant(lambda _: None, _controller(removes_unclean=False)),
     "the latest offset is told after an election": Mutant(
-        _replace(rules, "is_latest_offset_known", lambda *_: True)
+        replaced(rules, "is_latest_offset_known", lambda *_: True)
     ),
     "a join without the broker epoch": Mutant(
         _forget_broker_epochs, _controller(checks_broker_epochs=False), return_with_old_fetch
     ),
     "a batch of a later epoch is taken": Mutant(
-        _replace(truncation, "is_from_later_leader", lambda *_: False), story=rewritten_answer
+        replaced(truncation, "is_from_later_leader", lambda *_: False), story=rewritten_answer
     ),
     "what a follower told in an older epoch counts": Mutant(
-        _replace(leader_state, "begins_anew", lambda state, _: state is None),
+        replaced(leader_state, "begins_anew", lambda state, _: state is None),
         story=missed_epoch_of_a_leader,
     ),
     "known metadata ends a pending proposal": Mutant(
-        _replace(leader_state, "ends_proposal", lambda old, new: new >= old),
+        replaced(leader_state, "ends_proposal", lambda old, new: new >= old),
         story=join_while_metadata_arrives,
     ),
     "an overtaken proposal is reverted": Mutant(
@@ -292,26 +284,8 @@ class _Isr(NamedTuple):
     isr: tuple[int, ...]
 
 
-def walks_to_notice(mutant: Mutant, seeds: int, times: int) -> list[int]:
-    """Walk until a mutant was noticed so many times; return how many walks each took."""
-    found: list[int] = []
-    walks = 0
-    with pytest.MonkeyPatch.context() as patch:
-        mutant.apply(patch.setattr)
-        for seed in range(seeds):
-            walks += 1
-            try:
-                walk(seed, prepare=mutant.prepare)
-            except Violation:
-                found.append(walks)
-                walks = 0
-            if len(found) == times:
-                break
-    return found
-
-
 if __name__ == "__main__":
     for name, mutant in MUTANTS.items():
-        found = walks_to_notice(mutant, seeds=4000, times=21)
-        how = f"{median(found):6g}" if found else "  none"
-        print(f"{how} of {len(found):2}  {name}{'' if mutant.story is None else ' (has a story)'}")
+        walks = partial(walk, prepare=mutant.prepare)
+        found = walks_to_notice(mutant.apply, walks, (Violation,), seeds=4000, times=21)
+        print_median(name, found, has_story=mutant.story is not None)
