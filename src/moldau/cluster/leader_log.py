@@ -3,10 +3,9 @@
 Everything below the high watermark is durable here, and nothing above it is ever handed out. With
 one voter that is the end of the last commit; in a quorum it is what a majority has.
 
-Where another node's log goes on is checked by the epoch of its last record (KIP-595): it goes on,
-it has to be cut, or it has to begin again with a snapshot, because the records it lacks are gone
-here. Retention takes the head of the journal: the log start moves in the turn in which that is
-decided, before the files go, and regions that were named before stay readable.
+Whether another node's log goes on, has to be cut or has to begin again is decided by
+`raft.divergence`. Retention takes the head of the journal: the log start moves in the turn in which
+that is decided, before the files go, and regions that were named before stay readable.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from collections.abc import Callable
 from functools import partial
 
 from moldau.base.files import FileRegion, Files
-from moldau.base.ids import LeaderEpoch, Offset
+from moldau.base.ids import LeaderEpoch
 from moldau.cluster.journal import Journal
 from moldau.cluster.kept_snapshots import KeptSnapshots
 from moldau.cluster.snapshots import SnapshotId
-from moldau.storage.epochs import UNKNOWN_EPOCH_END, EpochEnd
+from moldau.storage.epochs import LeaderEpochs
 
 
 class LeaderLog:
@@ -79,35 +78,22 @@ class LeaderLog:
         for watcher in tuple(self._watchers):
             watcher()
 
-    def snapshot_instead(self, offset: int, epoch: int) -> SnapshotId | None:
-        """Return the snapshot with which a log that ends like this has to begin again."""
-        newest = self.newest_snapshot
-        if newest is None:
-            return None
-        start, oldest = self.start_offset, self._snapshots.oldest
-        # What came before the log is known by the snapshot that ends where the log begins.
-        before = oldest if oldest is not None and oldest.end_offset == start else None
-        # An empty log gets there faster by the snapshot, even if all records are still here.
-        needed = (
-            offset == 0
-            or offset < start
-            or (before is not None and epoch < before.epoch)
-            or (before is not None and offset == start and epoch != before.epoch)
-        )
-        return newest if needed else None
+    @property
+    def epochs(self) -> LeaderEpochs:
+        return self._journal.epochs
 
-    def divergence(self, offset: int, epoch: int) -> EpochEnd | None:
-        """Return where a log that ends like this has left ours; None if it has not.
+    @property
+    def last_epoch(self) -> LeaderEpoch:
+        return self._journal.last_epoch
 
-        An epoch that we do not know is newer than all of ours: our own end is what is known.
-        """
-        if offset == 0 and self.start_offset == 0:
-            return None
-        log_end = Offset(self.high_watermark)
-        end = self._journal.epochs.end_offset_for(LeaderEpoch(epoch), log_end)
-        if end == UNKNOWN_EPOCH_END:
-            return EpochEnd(self._journal.last_epoch, log_end)
-        return end if end.epoch != epoch or end.end_offset < offset else None
+    @property
+    def end_offset(self) -> int:
+        """Where the log ends for others."""
+        return self.high_watermark
+
+    @property
+    def oldest_snapshot(self) -> SnapshotId | None:
+        return self._snapshots.oldest
 
     def read(self, offset: int, max_bytes: int) -> FileRegion | None:
         """Name committed batches from this offset on; None while there are none.

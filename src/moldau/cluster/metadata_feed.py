@@ -19,6 +19,7 @@ from moldau.base.clock import Clock
 from moldau.base.files import FileRegion
 from moldau.cluster.journal import METADATA_TOPIC, METADATA_TOPIC_ID
 from moldau.cluster.leader_log import LeaderLog
+from moldau.cluster.raft.divergence import diverging, snapshot_instead
 from moldau.cluster.snapshots import SnapshotId
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
@@ -130,9 +131,9 @@ class MetadataFeed:
             return answer
         answer.high_watermark = log.high_watermark
         answer.log_start_offset = log.start_offset
-        if (snapshot := log.snapshot_instead(offset, epoch)) is not None:
+        if (snapshot := snapshot_instead(log, offset, epoch)) is not None:
             answer.snapshot_id = FetchSnapshotId(snapshot.end_offset, snapshot.epoch)
-        elif (end := log.divergence(offset, epoch)) is not None:
+        elif (end := diverging(log, offset, epoch)) is not None:
             answer.diverging_epoch = DivergingEpoch(end.epoch, end.end_offset)
         else:
             self._note(fetch)

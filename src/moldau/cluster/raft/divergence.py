@@ -7,40 +7,65 @@ with, since the records that the follower lacks are gone (KIP-630).
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from moldau.base.ids import LeaderEpoch, Offset
 from moldau.cluster.raft.log_position import LogPosition
 from moldau.cluster.snapshots import SnapshotId
-from moldau.storage.epochs import UNKNOWN_EPOCH_END, EpochEnd
+from moldau.storage.epochs import UNKNOWN_EPOCH_END, EpochEnd, LeaderEpochs
 
 
-def snapshot_instead(log: LogPosition, offset: Offset, epoch: LeaderEpoch) -> SnapshotId | None:
+class ServedLog(Protocol):
+    """A leader's log, as far as others may fetch it."""
+
+    @property
+    def epochs(self) -> LeaderEpochs: ...
+
+    @property
+    def start_offset(self) -> int: ...
+
+    @property
+    def end_offset(self) -> int: ...
+
+    @property
+    def last_epoch(self) -> LeaderEpoch: ...
+
+    @property
+    def oldest_snapshot(self) -> SnapshotId | None: ...
+
+    @property
+    def newest_snapshot(self) -> SnapshotId | None: ...
+
+
+def snapshot_instead(log: ServedLog, offset: int, epoch: int) -> SnapshotId | None:
     """Return the snapshot with which a log that ends like this begins again; None if it goes on.
 
-    An empty log gets there faster by a snapshot, even if all records are still here. A log that
-    ends where ours begins goes on only if it ends in the epoch in which the snapshot there does.
+    An empty log gets there faster by a snapshot, even if all records are still here. What came
+    before the log is known by the snapshot that ends where the log begins.
     """
     newest, oldest = log.newest_snapshot, log.oldest_snapshot
     if newest is None or oldest is None or newest.end_offset == 0:
         return None
-    needed = (
-        offset == 0
-        or offset < log.start_offset
-        or epoch < oldest.epoch
-        or (offset == oldest.end_offset == log.start_offset and epoch != oldest.epoch)
-    )
-    return newest if needed else None
+    start = log.start_offset
+    if offset == 0 or offset < start:
+        return newest
+    if oldest.end_offset != start:
+        return None
+    is_other = epoch < oldest.epoch or (offset == start and epoch != oldest.epoch)
+    return newest if is_other else None
 
 
-def diverging(log: LogPosition, offset: Offset, epoch: LeaderEpoch) -> EpochEnd | None:
-    """Return where a log that ends like this has left ours; None if it has not.
+def diverging(log: ServedLog, offset: int, epoch: int) -> EpochEnd | None:
+    """Return where a log that ends like this has left the leader's; None if it has not.
 
-    An epoch that we do not know is newer than all of ours: our own end is what is known.
+    An epoch that the leader does not know is newer than all of its own: its end is what is known.
     """
     if offset == 0 and log.start_offset == 0:
         return None
-    end = log.epochs.end_offset_for(epoch, log.end_offset)
+    log_end = Offset(log.end_offset)
+    end = log.epochs.end_offset_for(LeaderEpoch(epoch), log_end)
     if end == UNKNOWN_EPOCH_END:
-        return EpochEnd(log.last_epoch, log.end_offset)
+        return EpochEnd(log.last_epoch, log_end)
     return end if end.epoch != epoch or end.end_offset < offset else None
 
 
