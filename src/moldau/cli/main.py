@@ -44,6 +44,9 @@ COMMANDS = {
     "log": CommandPlace(
         "moldau.cli.nouns.log", "Log directories, and what lies in files.", CLUSTER
     ),
+    "metadata": CommandPlace(
+        "moldau.cli.metadata.commands", "The cluster's metadata as a tree, from files.", CLUSTER
+    ),
     "txn": CommandPlace(
         "moldau.cli.nouns.txn", "Transactions: list, find hanging, abort...", CLUSTER
     ),
