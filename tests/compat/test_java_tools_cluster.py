@@ -105,6 +105,29 @@ def test_features_are_described_and_keep_their_levels(tool: Tool) -> None:
     assert "metadata.version was upgraded to 30." in kept
 
 
+def test_a_feature_goes_down_and_up_again(tool: Tool) -> None:
+    def level() -> str:
+        described = tool("FeatureCommand", "describe").stdout
+        (line,) = [one for one in described.splitlines() if "transaction.version" in one]
+        return line.split("FinalizedVersionLevel:")[1].split()[0]
+
+    lower, higher = ("--feature", "transaction.version=1"), ("--feature", "transaction.version=2")
+    dry = tool("FeatureCommand", "downgrade", *lower, "--dry-run").stdout
+    assert "transaction.version can be downgraded to 1." in dry
+    assert level() == "2"
+    refused = tool("FeatureCommand", "upgrade", *lower, check=False)
+    assert refused.status == 1
+    assert "Can't downgrade the version of this feature" in refused.stdout
+    assert "was downgraded to 1." in tool("FeatureCommand", "downgrade", *lower).stdout
+    eventually(lambda: level() == "1", "the lower level is told")
+    assert "was upgraded to 2." in tool("FeatureCommand", "upgrade", *higher).stdout
+    eventually(lambda: level() == "2", "the higher level is told")
+    lost = ("downgrade", "--feature", "metadata.version=29")
+    for more in ((), ("--unsafe",)):
+        kept = tool("FeatureCommand", *lost, *more, check=False)
+        assert "Could not downgrade metadata.version to 29." in kept.stdout
+
+
 def test_kafkas_own_compatibility_test_passes(tool: Tool, topic: str) -> None:
     expected = {
         "offsets-for-times-supported": True, "cluster-id-supported": True,

@@ -88,6 +88,34 @@ def test_features_are_described_alike(commands):
     assert own == theirs
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("upgrade", "--feature", "transaction.version=9"),
+        ("upgrade", "--feature", "cats=1", "--dry-run"),
+        ("downgrade", "--feature", "metadata.version=7", "--unsafe"),
+        ("disable", "--feature", "metadata.version"),
+        ("disable", "--feature", "transaction.version", "--dry-run"),
+    ],
+)
+def test_levels_are_changed_or_refused_in_kafkas_words(commands, arguments):
+    commands.same("kafka-features", *arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("upgrade",),
+        ("upgrade", "--feature", "transaction.version"),
+        ("downgrade", "--feature", "transaction.version=x"),
+        ("disable", "--feature", "a", "--feature", "a"),
+        ("upgrade", "--release-version", "4.0", "--feature", "a=1"),
+    ],
+)
+def test_what_is_no_change_of_features_is_refused_alike(commands, arguments):
+    assert commands.same_refusal("kafka-features", *arguments)
+
+
 def test_transactions_are_shown_alike(commands, topic):
     transactional_id = fresh_topic("shown")
     producer = Producer(

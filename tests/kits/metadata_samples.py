@@ -14,6 +14,8 @@ from moldau.cluster.changes import (
     BrokerUnregistered,
     Change,
     ConfigChanged,
+    ControllerRegistered,
+    ControllerUnregistered,
     EligibleLeadersCleared,
     FeatureLevelSet,
     OpaqueRecorded,
@@ -32,6 +34,7 @@ from moldau.cluster.model import (
     Endpoint,
     FeatureRange,
     Partition,
+    RegisteredController,
     ResourceType,
 )
 from moldau.cluster.steps import Stepwise
@@ -115,6 +118,17 @@ def lone_partition(index: int, broker_id: int) -> Partition:
     return Partition(index, alone, alone, alone[0], directories=(directory_id(broker_id),))
 
 
+def controller(controller_id: int, incarnation: int = 0x2C) -> RegisteredController:
+    """A controller as it registers itself, no part at its default."""
+    return RegisteredController(
+        BrokerId(controller_id),
+        bytes([incarnation]) * 16,
+        (Endpoint("CONTROLLER", "host-c", 65535, 1), Endpoint("INNER", "::1", 9094, 2)),
+        (FeatureRange("metadata.version", 7, 30), FeatureRange("kraft.version", 0, 1)),
+        zk_migration_ready=True,
+    )
+
+
 def every_change() -> list[Change]:
     """Changes of every kind that can be applied in this order, no part at its default."""
     broker = Broker(
@@ -156,6 +170,9 @@ def every_change() -> list[Change]:
         BrokerChanged(BrokerId(7), 70, cordoned_log_directories=(directory_id(4),)),
         BrokerRegistered(Broker(BrokerId(8), 71, bytes(16))),
         BrokerUnregistered(BrokerId(8), 71),
+        ControllerRegistered(controller(7)),
+        ControllerRegistered(controller(9)),
+        ControllerUnregistered(BrokerId(9)),
         TopicCreated("orders.v1", topic),
         PartitionCreated(topic, partition),
         PartitionCreated(topic, lone_partition(1, 8)),

@@ -34,6 +34,7 @@ from moldau.client.administration.clusters import (
     FeatureRange,
     LogDirDescription,
     ReplicaDescription,
+    UpgradeType,
 )
 from moldau.client.administration.configs import (
     Append,
@@ -120,6 +121,7 @@ __all__ = [
     "TopicListing",
     "TransactionDescription",
     "TransactionListing",
+    "UpgradeType",
 ]
 
 P = ParamSpec("P")
@@ -282,6 +284,7 @@ class Admin(AdminFace):
     describe_log_dirs = _blocking(AdminCalls.describe_log_dirs)
     describe_api_versions = _blocking(AdminCalls.describe_api_versions)
     describe_features = _blocking(AdminCalls.describe_features)
+    update_features = _blocking(AdminCalls.update_features)
 
     # Groups
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from moldau.base.ids import BrokerId, TopicId
-from moldau.cluster.model import Broker, ConfigResource, Partition
+from moldau.cluster.model import Broker, ConfigResource, Partition, RegisteredController
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,20 @@ class BrokerUnregistered:
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerRegistered:
+    """A controller has told where it listens and what it supports; once in each of its lives."""
+
+    controller: RegisteredController
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerUnregistered:
+    """A controller was removed from the cluster for good."""
+
+    controller_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIdsAllocated:
     """A broker got a block of producer ids. The next block starts at `next_producer_id`."""
 
@@ -140,6 +154,8 @@ Change = (
     | BrokerRegistered
     | BrokerChanged
     | BrokerUnregistered
+    | ControllerRegistered
+    | ControllerUnregistered
     | ProducerIdsAllocated
     | FeatureLevelSet
     | OpaqueRecorded

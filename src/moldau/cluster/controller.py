@@ -2,8 +2,8 @@
 
 It owns the controllership, while this broker has it, and the queue of decisions
 (`controller_queue`). What may be changed is decided by pure functions; the controller gives them
-the newest image and commits what they return. Requests about topics and configs are here, those
-about brokers and replicas in `broker_controller`.
+the newest image and commits what they return. Requests about topics, configs, features and
+controllers are here, those about brokers and replicas in `broker_controller`.
 
 It must not know who asks: a handler of this process, or a request of another broker. It knows
 neither files nor records; those are the store's.
@@ -21,9 +21,12 @@ from moldau.cluster.broker_controller import BrokerController, ControllerSetting
 from moldau.cluster.changes import Change
 from moldau.cluster.config_operations import ConfigOperation
 from moldau.cluster.configs import alter_configs, replace_configs
+from moldau.cluster.controller_registration import register_controller, unregister_controller
+from moldau.cluster.feature_updates import FeatureUpdate, QuorumContext, update_features
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.in_turns import preview
-from moldau.cluster.model import ConfigResource, Topic
+from moldau.cluster.model import ConfigResource, RegisteredController, Topic
+from moldau.cluster.steps import Step
 from moldau.cluster.store import MetadataStore
 from moldau.cluster.topics import NewTopic, TopicDefaults
 from moldau.protocol.errors import ApiError, ErrorCode
@@ -57,12 +60,15 @@ class Controller(BrokerController):
         can_make_logs: Callable[[], bool],
         clock: Clock,
         settings: ControllerSettings | None = None,
+        quorum: Callable[[], QuorumContext] | None = None,
     ) -> None:
+        """`quorum` tells who votes now; None in a cluster on ZooKeeper, where nobody does."""
         super().__init__(store, clock, settings or ControllerSettings())
         self._defaults = defaults
         self._config_rules = config_rules
         self._random = random
         self._can_make_logs = can_make_logs
+        self._quorum = quorum
 
     # Topics
 
@@ -133,3 +139,30 @@ class Controller(BrokerController):
             return alter_configs(image, resource, altered)
 
         await self._carry_out(decide, validate_only=validate_only)
+
+    # Features
+
+    async def update_features(
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
+    ) -> None:
+        def decide(image: MetadataImage) -> Iterable[Step]:
+            quorum = None if self._quorum is None else self._quorum()
+            return update_features(image, updates, quorum)
+
+        await self._carry_out(decide, validate_only=validate_only)
+
+    # Controllers
+
+    async def register_controller(self, registration: RegisteredController) -> None:
+        if self._quorum is None:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION, "In a cluster on ZooKeeper no controller registers."
+            )
+        await self._carry_out(lambda image: register_controller(image, registration))
+
+    async def unregister_controller(self, controller_id: BrokerId) -> None:
+        def decide(image: MetadataImage) -> list[Change]:
+            voters = () if self._quorum is None else self._quorum().voters
+            return unregister_controller(image, controller_id, voters)
+
+        await self._carry_out(decide)

@@ -27,9 +27,10 @@ from moldau.cluster.brokers import BrokerRegistration
 from moldau.cluster.config_operations import ConfigOperation
 from moldau.cluster.directory_assignments import DirectoryAnswer, ReplicaDirectory
 from moldau.cluster.elections import ElectionAnswer
+from moldau.cluster.feature_updates import FeatureUpdate
 from moldau.cluster.heartbeats import Heartbeat, HeartbeatAnswer
 from moldau.cluster.isr_changes import IsrAnswer, IsrProposal
-from moldau.cluster.model import ConfigResource, Topic
+from moldau.cluster.model import ConfigResource, RegisteredController, Topic
 from moldau.cluster.reassignment import ReassignmentAnswer, WantedReplicas
 from moldau.cluster.topics import NewTopic
 
@@ -156,4 +157,21 @@ class ControllerRequests(BrokerRequests, Protocol):
 
         One answer for each partition that is named, in their order.
         """
+        ...
+
+    async def update_features(
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
+    ) -> None:
+        """Set features to other levels, all or none (UpdateFeatures)."""
+        ...
+
+    async def register_controller(self, registration: RegisteredController) -> None:
+        """Note what a controller that starts says of itself (ControllerRegistration).
+
+        It may say the same again.
+        """
+        ...
+
+    async def unregister_controller(self, controller_id: BrokerId) -> None:
+        """Take a controller out of the cluster for good (UnregisterController)."""
         ...

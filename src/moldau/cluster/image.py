@@ -29,6 +29,8 @@ from moldau.cluster.changes import (
     BrokerUnregistered,
     Change,
     ConfigChanged,
+    ControllerRegistered,
+    ControllerUnregistered,
     EligibleLeadersCleared,
     FeatureLevelSet,
     OpaqueRecorded,
@@ -38,7 +40,14 @@ from moldau.cluster.changes import (
     TopicCreated,
     TopicRemoved,
 )
-from moldau.cluster.model import Broker, ConfigResource, Partition, ResourceType, Topic
+from moldau.cluster.model import (
+    Broker,
+    ConfigResource,
+    Partition,
+    RegisteredController,
+    ResourceType,
+    Topic,
+)
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
@@ -58,6 +67,7 @@ class MetadataImage:
     topics: Mapping[str, Topic] = field(default_factory=lambda: _NOTHING)
     topic_names: Mapping[TopicId, str] = field(default_factory=lambda: _NOTHING)
     brokers: Mapping[BrokerId, Broker] = field(default_factory=lambda: _NOTHING)
+    controllers: Mapping[BrokerId, RegisteredController] = field(default_factory=lambda: _NOTHING)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=lambda: _NOTHING)
     features: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
     next_producer_id: int = 0
@@ -121,6 +131,8 @@ class MetadataImage:
             yield FeatureLevelSet(name, level)
         for broker in self.brokers.values():
             yield BrokerRegistered(broker)
+        for controller in self.controllers.values():
+            yield ControllerRegistered(controller)
         for topic in self.topics.values():
             yield TopicCreated(topic.name, topic.id)
             for partition in topic.partitions:
@@ -297,6 +309,12 @@ class ImageDraft:
     def broker_unregistered(self, change: BrokerUnregistered) -> None:
         self.writable("brokers").pop(change.broker_id, None)
 
+    def controller_registered(self, change: ControllerRegistered) -> None:
+        self.writable("controllers")[change.controller.id] = change.controller
+
+    def controller_unregistered(self, change: ControllerUnregistered) -> None:
+        self.writable("controllers").pop(change.controller_id, None)
+
     def producer_ids_allocated(self, change: ProducerIdsAllocated) -> None:
         # Two producers with one id would share their sequence numbers: a partition would drop
         # batches of one as duplicates of the other's.
@@ -350,6 +368,8 @@ _APPLY: dict[type[Any], Callable[[ImageDraft, Any], None]] = {
     BrokerRegistered: ImageDraft.broker_registered,
     BrokerChanged: ImageDraft.broker_changed,
     BrokerUnregistered: ImageDraft.broker_unregistered,
+    ControllerRegistered: ImageDraft.controller_registered,
+    ControllerUnregistered: ImageDraft.controller_unregistered,
     ProducerIdsAllocated: ImageDraft.producer_ids_allocated,
     FeatureLevelSet: ImageDraft.feature_level_set,
     OpaqueRecorded: ImageDraft.opaque_recorded,

@@ -22,6 +22,8 @@ from moldau.cluster.changes import (
     BrokerUnregistered,
     Change,
     ConfigChanged,
+    ControllerRegistered,
+    ControllerUnregistered,
     FeatureLevelSet,
     PartitionCreated,
     ProducerIdsAllocated,
@@ -46,6 +48,7 @@ def difference_in_pieces(old: MetadataImage, new: MetadataImage) -> Iterator[Seq
     yield from _features(old, new)
     for broker_id, broker in new.brokers.items():
         yield [] if old.brokers.get(broker_id) == broker else [BrokerRegistered(broker)]
+    yield _controllers(old, new)
     for topic in old.topics.values():
         yield [TopicRemoved(topic.id)] if _is_gone(topic, new) else []
     for topic in new.topics.values():
@@ -66,6 +69,20 @@ def _features(old: MetadataImage, new: MetadataImage) -> Iterator[Sequence[Chang
     for name in old.features:
         if name not in new.features:
             yield [FeatureLevelSet(name, 0)]
+
+
+def _controllers(old: MetadataImage, new: MetadataImage) -> Sequence[Change]:
+    changes: list[Change] = [
+        ControllerUnregistered(controller_id)
+        for controller_id in old.controllers
+        if controller_id not in new.controllers
+    ]
+    changes.extend(
+        ControllerRegistered(controller)
+        for controller_id, controller in new.controllers.items()
+        if old.controllers.get(controller_id) != controller
+    )
+    return changes
 
 
 def _is_gone(topic: Topic, new: MetadataImage) -> bool:

@@ -44,7 +44,7 @@ class ConfigResource(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """The address of one listener of a broker, as clients reach it."""
+    """The address of one listener of a node, as others reach it."""
 
     listener: str
     host: str
@@ -54,7 +54,7 @@ class Endpoint(NamedTuple):
 
 
 class FeatureRange(NamedTuple):
-    """The levels of one feature that a broker supports."""
+    """The levels of one feature that a node supports."""
 
     name: str
     minimum: int
@@ -103,6 +103,20 @@ class Broker:
         """The directory of a new replica, if the broker has no choice."""
         only_one = len(self.log_directories) == 1
         return self.log_directories[0] if only_one else UNASSIGNED_DIRECTORY
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredController:
+    """What a controller has told of itself when it started (KIP-919)."""
+
+    id: BrokerId
+    """Brokers and controllers share one space of ids; a node may be both."""
+    incarnation_id: bytes
+    """Random, new at each start."""
+    endpoints: tuple[Endpoint, ...] = ()
+    features: tuple[FeatureRange, ...] = ()
+    zk_migration_ready: bool = False
+    """Kept for the sake of logs that Kafka 3 wrote; nothing depends on it."""
 
 
 @dataclass(frozen=True, slots=True)

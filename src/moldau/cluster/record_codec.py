@@ -13,7 +13,7 @@ change would fork the metadata.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ from moldau.cluster.changes import (
     BrokerUnregistered,
     Change,
     ConfigChanged,
+    ControllerRegistered,
+    ControllerUnregistered,
     EligibleLeadersCleared,
     FeatureLevelSet,
     OpaqueRecorded,
@@ -42,6 +44,7 @@ from moldau.cluster.model import (
     Endpoint,
     FeatureRange,
     Partition,
+    RegisteredController,
 )
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.messages import metadata_records as kraft
@@ -51,11 +54,17 @@ METADATA_VERSION: Final = "metadata.version"
 
 TRANSACTIONS_LEVEL: Final = 13  # 3.6-IV1
 _ZK_MIGRATION_LEVEL: Final = 8  # 3.4-IV0
+CONTROLLERS_LEVEL: Final = 15  # 3.7-IV0
+"""From this level on controllers register (KIP-919)."""
 DIRECTORIES_LEVEL: Final = 17  # 3.7-IV2
 """From this level on partitions tell in which log directories their replicas lie (KIP-858)."""
-_ELIGIBLE_LEADERS_LEVEL: Final = 23  # 4.0-IV1
+ELIGIBLE_LEADERS_LEVEL: Final = 23  # 4.0-IV1
+"""From this level on partitions tell which replicas outside of the ISR may lead (KIP-966)."""
 CORDONED_LEVEL: Final = 30  # 4.3-IV0
 """From this level on brokers tell which log directories take no new replicas (KIP-1066)."""
+UNREGISTRATION_LEVEL: Final = 33  # 4.4-IV2
+"""From this level on a log may say that a controller was removed (KIP-1312); Kafka 4.3 does not
+start on a log with that record."""
 
 CONFIG_RECORD: Final = 4
 """The key of the record that sets one config."""
@@ -136,7 +145,7 @@ def _register_version(level: int) -> int:
 
 
 def _partition_version(level: int) -> int:
-    if level >= _ELIGIBLE_LEADERS_LEVEL:
+    if level >= ELIGIBLE_LEADERS_LEVEL:
         return 2
     return 1 if level >= DIRECTORIES_LEVEL else 0
 
@@ -166,21 +175,37 @@ def _broker(record: kraft.RegisterBrokerRecord) -> BrokerRegistered:
             BrokerId(record.broker_id),
             record.broker_epoch,
             record.incarnation_id,
-            tuple(
-                Endpoint(point.name, point.host, point.port, point.security_protocol)
-                for point in record.end_points
-            ),
+            _endpoints(record.end_points),
             record.rack,
-            tuple(
-                FeatureRange(
-                    feature.name, feature.min_supported_version, feature.max_supported_version
-                )
-                for feature in record.features
-            ),
+            _features(record.features),
             record.fenced,
             record.in_controlled_shutdown,
             tuple(record.log_dirs),
             None if cordoned is None else tuple(cordoned),
+        )
+    )
+
+
+def _controller_record(change: ControllerRegistered, _level: int) -> tuple[Any, int]:
+    controller = change.controller
+    record = kraft.RegisterControllerRecord(
+        controller_id=controller.id,
+        incarnation_id=controller.incarnation_id,
+        zk_migration_ready=controller.zk_migration_ready,
+        end_points=[kraft.ControllerEndpoint(*endpoint) for endpoint in controller.endpoints],
+        features=[kraft.ControllerFeature(*feature) for feature in controller.features],
+    )
+    return record, 0
+
+
+def _controller(record: kraft.RegisterControllerRecord) -> ControllerRegistered:
+    return ControllerRegistered(
+        RegisteredController(
+            BrokerId(record.controller_id),
+            record.incarnation_id,
+            _endpoints(record.end_points),
+            _features(record.features),
+            record.zk_migration_ready,
         )
     )
 
@@ -286,6 +311,19 @@ def _partition_change(record: kraft.PartitionChangeRecord) -> PartitionChanged:
     )
 
 
+def _endpoints(points: Iterable[Any]) -> tuple[Endpoint, ...]:
+    return tuple(
+        Endpoint(point.name, point.host, point.port, point.security_protocol) for point in points
+    )
+
+
+def _features(features: Iterable[Any]) -> tuple[FeatureRange, ...]:
+    return tuple(
+        FeatureRange(feature.name, feature.min_supported_version, feature.max_supported_version)
+        for feature in features
+    )
+
+
 def _brokers(ids: Any) -> tuple[BrokerId, ...]:
     return tuple(ids)
 
@@ -312,6 +350,11 @@ _ENCODERS: Final[dict[type[Any], Callable[[Any, int], tuple[Any, int]]]] = {
     BrokerChanged: _broker_change_record,
     BrokerUnregistered: lambda change, _: (
         kraft.UnregisterBrokerRecord(change.broker_id, change.broker_epoch),
+        0,
+    ),
+    ControllerRegistered: _controller_record,
+    ControllerUnregistered: lambda change, _: (
+        kraft.UnregisterControllerRecord(change.controller_id),
         0,
     ),
     ProducerIdsAllocated: lambda change, _: (
@@ -342,7 +385,9 @@ _DECODERS: Final[dict[int, Callable[[Any], Change | TransactionMark | None]]] = 
     23: lambda _: TransactionMark.BEGIN,
     24: lambda _: TransactionMark.END,
     25: lambda _: TransactionMark.ABORT,
+    27: _controller,
     28: lambda record: EligibleLeadersCleared(record.topic_name),
+    29: lambda record: ControllerUnregistered(BrokerId(record.controller_id)),
 }
 
 _MARK_RECORDS: Final[dict[TransactionMark, Callable[..., Any]]] = {

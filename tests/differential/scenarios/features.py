@@ -1,4 +1,4 @@
-"""UpdateFeatures, to levels that are in force and to others that cannot be."""
+"""UpdateFeatures, to levels that are in force, to others, and to some that cannot be."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEVEL = 30
 
 
 def updated(peer: Peer) -> None:
-    """To the levels in force, and to levels that cannot be."""
+    """To the levels in force, to levels that cannot be, and down and up again."""
     for what, *updates in _UPDATES:
         keys = [FeatureUpdateKey(name, level, False, kind) for name, level, kind in updates]
         for only in (True, False):
@@ -39,6 +39,12 @@ _UPDATES: tuple[Any, ...] = (
     ("one feature twice", ("group.version", 1, UPGRADE), ("group.version", 1, UPGRADE)),
     ("one right, one wrong", ("group.version", 1, UPGRADE), ("cats", 1, UPGRADE)),
     ("transactions below", ("transaction.version", 1, UPGRADE)),
+    ("a level below, downgrading", ("metadata.version", LEVEL - 1, SAFE_DOWNGRADE)),
+    ("a level below, unsafely", ("metadata.version", LEVEL - 1, UNSAFE_DOWNGRADE)),
+    ("transactions down", ("transaction.version", 1, SAFE_DOWNGRADE)),
+    ("transactions above, downgrading", ("transaction.version", 2, SAFE_DOWNGRADE)),
+    ("transactions off", ("transaction.version", 0, UNSAFE_DOWNGRADE)),
+    ("transactions up again", ("transaction.version", 2, UPGRADE)),
     ("none",),
 )  # fmt: skip
 

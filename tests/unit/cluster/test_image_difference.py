@@ -7,12 +7,20 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kits.metadata_samples import every_change, lone_partition, registration, topic_id
+from kits.metadata_samples import (
+    controller,
+    every_change,
+    lone_partition,
+    registration,
+    topic_id,
+)
 from moldau.base.ids import BrokerId
 from moldau.cluster.brokers import register_broker
 from moldau.cluster.changes import (
     BrokerUnregistered,
     ConfigChanged,
+    ControllerRegistered,
+    ControllerUnregistered,
     FeatureLevelSet,
     OpaqueRecorded,
     PartitionChanged,
@@ -106,6 +114,25 @@ def test_a_broker_that_was_unregistered_goes():
     assert [type(change) for change in checked(old, new)] == [BrokerUnregistered]
 
 
+def test_controllers_come_go_and_register_again():
+    first, again = controller(1), controller(1, incarnation=9)
+    old = after(
+        MetadataImage(),
+        *map(ControllerRegistered, (controller(2), first, controller(3))),
+    )
+    new = after(
+        old,
+        ControllerUnregistered(BrokerId(2)),
+        ControllerRegistered(again),
+        ControllerRegistered(controller(4)),
+    )
+    assert checked(old, new) == [
+        ControllerUnregistered(2),
+        ControllerRegistered(again),
+        ControllerRegistered(controller(4)),
+    ]
+
+
 def test_records_we_do_not_understand_become_more():
     old = after(MetadataImage(), OpaqueRecorded(18, 0, b"a"), OpaqueRecorded(18, 0, b"a"))
     new = after(old, OpaqueRecorded(18, 0, b"a"), OpaqueRecorded(19, 0, b"b"))
@@ -135,6 +162,8 @@ def random_change(image, dice):
             dice.choice((None, "1", "2")),
         ),
         FeatureLevelSet(dice.choice("fg"), dice.randrange(3)),
+        ControllerRegistered(controller(dice.randrange(4), dice.randrange(3))),
+        ControllerUnregistered(BrokerId(dice.randrange(4))),
         ProducerIdsAllocated(BrokerId(1), 1, image.next_producer_id + 1000),
     ]
     choices += [TopicCreated(name, fresh) for name in "abc" if name not in named]

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import NamedTuple
 
 from moldau import __version__
 from moldau.base.errors import ProtocolError
 from moldau.client.administration.face import Calls
-from moldau.client.errors import ClientError, UnsupportedVersion, broker_error
+from moldau.client.errors import (
+    ClientError,
+    InvalidArgument,
+    UnsupportedVersion,
+    broker_error,
+)
 from moldau.client.records import TopicPartition
 from moldau.engine.asking import by_topic
 from moldau.engine.cluster import Node
 from moldau.engine.handshake import SOFTWARE_NAME
 from moldau.engine.partitions import as_partitions, several
-from moldau.engine.results import Results
+from moldau.engine.results import Results, Tally
 from moldau.engine.retry import raise_for
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.brokers import FeatureUpdateKey, UpdateFeaturesRequest
 from moldau.protocol.messages.log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -35,6 +42,9 @@ FENCED_BROKERS = 2
 """The version of DescribeCluster that tells of fenced brokers too (KIP-1073)."""
 FEATURES = 3
 """The version of ApiVersions that tells of features (KIP-584)."""
+UPGRADE_TYPES = 1
+"""The version of UpdateFeatures that knows unsafe downgrades and can merely validate (KIP-778)."""
+LEVEL_MAX = 32_767
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,15 @@ class FeatureRange(NamedTuple):
 
     first: int
     last: int
+
+
+class UpgradeType(IntEnum):
+    """In which direction features are to go, and what may be lost (KIP-778)."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    """Refused where something in the metadata might be lost."""
+    UNSAFE_DOWNGRADE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +232,48 @@ class ClusterCalls(Calls):
             )
 
         return await self._asking.until_done(attempt, self._asking.deadline(timeout_ms))
+
+    async def update_features(
+        self,
+        levels: Mapping[str, int],
+        *,
+        upgrade_type: UpgradeType = UpgradeType.UPGRADE,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,
+    ) -> Results[str, None]:
+        """Set features to levels; 0 turns one off: `await admin.update_features({"f": 2})`.
+
+        All of them or none, since Kafka 4.0. `validate_only` merely tells whether they could be.
+        """
+        deadline = self._asking.deadline(timeout_ms)
+        if not levels:
+            return Results({}, {})
+        for name, level in levels.items():
+            if abs(level) > LEVEL_MAX:
+                raise InvalidArgument(f"{level} is no level of {name}")
+        is_new = validate_only or upgrade_type is UpgradeType.UNSAFE_DOWNGRADE
+
+        async def attempt(tally: Tally[str, None]) -> None:
+            request = UpdateFeaturesRequest(
+                self._asking.patience_ms(deadline),
+                [
+                    FeatureUpdateKey(
+                        name, levels[name], upgrade_type is not UpgradeType.UPGRADE, upgrade_type
+                    )
+                    for name in tally.waiting
+                ],
+                validate_only,
+            )
+            least = UPGRADE_TYPES if is_new else 0
+            answer = await self._asking.ask(Node.CONTROLLER, request, least=least)
+            raise_for(answer.error_code, answer.error_message)
+            for told in answer.results:
+                if told.error_code != ErrorCode.NONE:
+                    tally.fail(told.feature, broker_error(told.error_code, told.error_message))
+            for name in [name for name, error in tally.waiting.items() if error is None]:
+                tally.done(name, None)
+
+        return await self._asking.settle(levels, attempt, deadline)
 
     async def _api_versions(self, node: int | Node, least: int = 0) -> ApiVersionsResponse:
         request = ApiVersionsRequest(SOFTWARE_NAME, __version__)
