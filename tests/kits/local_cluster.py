@@ -22,8 +22,9 @@ PATIENCE_S = 120
 
 
 def free_base_port(broker_count: int) -> int:
-    """Return a port that is free, as are those of other brokers, controller and ZooKeeper."""
-    offsets = (*range(1, broker_count), CONTROLLER_OFFSET, ZOOKEEPER_OFFSET)
+    """Return a port that is free, as are those of other brokers, controllers and ZooKeeper."""
+    controllers = range(CONTROLLER_OFFSET, CONTROLLER_OFFSET + broker_count)
+    offsets = (*range(1, broker_count), *controllers, ZOOKEEPER_OFFSET)
     while True:
         port = free_port()
         if all(_is_free(port + offset) for offset in offsets):

@@ -14,6 +14,7 @@ listeners=PLAINTEXT://:9092,CONTROLLER://:9093
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 {CONTROLLER}
 """
+THREE = "controller.quorum.voters=1@a:9093,2@b:9093,3@[::1]:9093"
 BROKER = f"""
 process.roles=broker
 node.id=2
@@ -60,6 +61,52 @@ def test_a_voter_is_known_by_its_id():
     assert settings.controllers == (Address("::1", 9093),)
 
 
+def test_a_controller_with_others_is_a_member_of_their_quorum():
+    settings = quorum(BOTH + THREE)
+    assert settings.kind is NodeKind.MEMBER
+    assert settings.voters == (
+        Voter(1, Address("a", 9093)), Voter(2, Address("b", 9093)), Voter(3, Address("::1", 9093)),
+    )  # fmt: skip
+    assert settings.controllers == tuple(voter.address for voter in settings.voters)
+    assert settings.controller_listener == "CONTROLLER"
+
+
+def test_a_member_may_know_addresses_alone():
+    settings = quorum(BOTH + "controller.quorum.bootstrap.servers=a:9093,b:9093")
+    assert (settings.kind, settings.voters) == (NodeKind.MEMBER, ())
+    assert settings.controllers == (Address("a", 9093), Address("b", 9093))
+
+
+def test_who_names_voters_is_not_asked_for_other_addresses():
+    several = "\ncontroller.quorum.bootstrap.servers=a:9093,b:9093"
+    alone = quorum(BOTH + "controller.quorum.voters=1@a:9093" + several)
+    assert (alone.kind, alone.controllers) == (NodeKind.VOTER, (Address("a", 9093),))
+    member = quorum(BOTH + THREE + several)
+    assert member.controllers[-1] == Address("::1", 9093)
+
+
+def test_one_address_to_look_at_is_that_of_the_only_voter():
+    settings = quorum(BOTH + "controller.quorum.bootstrap.servers=a:9093")
+    assert (settings.kind, settings.controllers) == (NodeKind.VOTER, (Address("a", 9093),))
+
+
+def test_the_first_listener_of_controllers_is_the_one_between_them():
+    text = BOTH.replace("CONTROLLER://:9093", "Second://:9094,First://:9093")
+    text = text.replace(CONTROLLER, "controller.listener.names=first,second")
+    text = text.replace("CONTROLLER:PLAINTEXT", "FIRST:PLAINTEXT,SECOND:PLAINTEXT")
+    settings = quorum(text + THREE)
+    assert (settings.kind, settings.controller_listener) == (NodeKind.MEMBER, "FIRST")
+
+
+def test_a_broker_alone_observes_a_quorum_of_several_controllers():
+    settings = quorum(BROKER.replace("node.id=2", "node.id=4") + THREE)
+    assert settings.kind is NodeKind.OBSERVER
+    assert [voter.node_id for voter in settings.voters] == [1, 2, 3]
+    assert settings.controller_listener == "CONTROLLER"
+    addresses = quorum(BROKER + "controller.quorum.bootstrap.servers=a:1,b:1")
+    assert (addresses.kind, len(addresses.controllers)) == (NodeKind.OBSERVER, 2)
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -79,11 +126,27 @@ def test_a_broker_alone_observes_the_controller_that_is_named(line):
         ("process.roles=controller", "a controller alone cannot be started"),
         ("process.roles=broker", "must say where one is"),
         (BROKER + "controller.quorum.voters=2@a:1", "must not be included in the set of voters"),
-        (BROKER + "controller.quorum.voters=1@a:1,3@b:1", "several controllers is not part"),
-        (BOTH + "controller.quorum.voters=1@a:1,3@b:1", "several controllers is not part"),
-        (BOTH + "controller.quorum.bootstrap.servers=a:1,b:1", "names 2 nodes"),
         (BOTH + "controller.quorum.voters=9@a:1", "the node id 1 must be included"),
+        (BOTH + "node.id=4\n" + THREE, "the node id 4 must be included"),
+        (BROKER + THREE, "the node id 2 must not be included in the set of voters"),
+        (BOTH + "controller.quorum.voters=1@a:1,2@a:1", "voters: a:1 is named twice"),
+        (BROKER + "controller.quorum.voters=1@a:1,3@a:1", "voters: a:1 is named twice"),
+        (BOTH + "controller.quorum.voters=1@a:1,2@0.0.0.0:1", "0.0.0.0:1 is every interface"),
+        (BROKER + "controller.quorum.bootstrap.servers=[::]:1,a:1", "[::]:1 is every interface"),
+        (
+            "process.roles=broker,controller\n" + THREE,
+            "Add CONTROLLER://HOST:PORT to listeners, and set controller.listener.names=CONTROLLER",
+        ),
+        (
+            BOTH.replace(",CONTROLLER://:9093", "") + THREE,
+            "through it. Add CONTROLLER://HOST:PORT to listeners",
+        ),
+        (
+            BOTH.replace(CONTROLLER, CONTROLLER + ",NEXT") + THREE,
+            "NEXT is not among listeners",
+        ),
         (BROKER + "controller.quorum.voters=a:1", "'a:1' is not of the form ID@HOST:PORT"),
+        (BROKER + "controller.quorum.voters=2147483648@a:1", "is not of the form ID@HOST:PORT"),
         (BROKER + "controller.quorum.voters=1@a", "'a' is not of the form HOST:PORT"),
         (BROKER + "controller.quorum.voters=1@a:0", "'a:0' is not of the form HOST:PORT"),
         (BROKER + "controller.quorum.voters=1@a:1,1@b:1", "node 1 is named twice"),
@@ -119,7 +182,39 @@ def test_nothing_that_a_cluster_goes_by_is_called_without_effect():
         "broker.heartbeat.interval.ms", "broker.session.timeout.ms", "replica.lag.time.max.ms",
         "initial.broker.registration.timeout.ms", "controller.quorum.fetch.max.bytes",
         "num.replica.fetchers", "replica.fetch.max.bytes", "controller.socket.timeout.ms",
-        "leader.imbalance.check.interval.seconds",
+        "leader.imbalance.check.interval.seconds", "controller.quorum.election.timeout.ms",
+        "controller.quorum.election.backoff.max.ms", "controller.quorum.fetch.timeout.ms",
+        "controller.quorum.request.timeout.ms", "controller.quorum.retry.backoff.ms",
     )  # fmt: skip
     settings = BrokerSettings.load(BOTH + "\n".join(f"{name}=5000" for name in names))
     assert not [line for line in settings.warnings if "without effect" in line]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "controller.quorum.auto.join.enable=true",
+        "controller.quorum.append.linger.ms=10",
+        "controller.quorum.fetch.snapshot.max.bytes=5000",
+        "metadata.max.idle.interval.ms=100",
+    ],
+)
+def test_what_a_quorum_does_not_go_by_is_said_to_have_no_effect(line):
+    (warning,) = BrokerSettings.load(BOTH + THREE + "\n" + line).warnings
+    assert warning == f"accepted without effect: {line.partition('=')[0]}"
+
+
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [
+        ("controller.quorum.election.timeout.ms", 1_000),
+        ("controller.quorum.election.backoff.max.ms", 1_000),
+        ("controller.quorum.fetch.timeout.ms", 2_000),
+        ("controller.quorum.request.timeout.ms", 2_000),
+        ("controller.quorum.retry.backoff.ms", 20),
+    ],
+)
+def test_a_quorum_waits_as_long_as_that_of_kafka_unless_it_is_set(name, default):
+    assert BrokerSettings.load(BOTH).values.integer(name) == default
+    assert BrokerSettings.load(BOTH + f"{name}=7").values.integer(name) == 7
+    assert name in refusal(BOTH + f"{name}=-1")

@@ -14,7 +14,7 @@ from moldau.base.errors import UserError
 from moldau.cli.clusters.layout import (
     BASE_PORT_MAX,
     BROKERS_MAX,
-    VOTER,
+    DEFAULT_CONTROLLERS,
     ClusterFolder,
     LocalBroker,
     Member,
@@ -74,9 +74,14 @@ member_argument = click.argument("name", metavar="BROKER|zookeeper", type=Member
     "--brokers", type=click.IntRange(1, BROKERS_MAX), help="How many [3, or as many as DIR has]."
 )
 @click.option(
+    "--controllers", type=click.IntRange(1, BROKERS_MAX),
+    help="How many brokers vote on the metadata, from the first one on; more than half of them have"
+    f" to run [{DEFAULT_CONTROLLERS} if there are so many, or as DIR has].",
+)  # fmt: skip
+@click.option(
     "--base-port", type=click.IntRange(1, BASE_PORT_MAX), metavar="PORT",
-    help="Port of the first broker [9092, or that of DIR]; the controller has the tenth after it,"
-    " ZooKeeper the twentieth.",
+    help="Port of the first broker [9092, or that of DIR]; the first controller has the tenth after"
+    " it, ZooKeeper the twentieth.",
 )  # fmt: skip
 @click.option(
     "--zookeeper", is_flag=True, help="Keep the metadata in a ZooKeeper that is started as well."
@@ -90,6 +95,7 @@ member_argument = click.argument("name", metavar="BROKER|zookeeper", type=Member
 def up(
     data: Path,
     brokers: int | None,
+    controllers: int | None,
     base_port: int | None,
     zookeeper: bool,
     zookeeper_connect: str | None,
@@ -116,13 +122,17 @@ def up(
 
     check_texts((str(data), zookeeper_connect or "", override))
     choice = _zookeeper_choice(zookeeper, zookeeper_connect)
+    if choice is not None and controllers is not None:
+        raise click.UsageError(
+            "--controllers: no broker votes on metadata that ZooKeeper keeps; any may be elected"
+        )
     overrides = assignments(override, "--override")
     refuse_fixed_keys(overrides)
     refuse_comma(data)
     with StopSignals() as signals:
         try:
             with preparing.starting(data):
-                cluster = preparing.claim(data, brokers, base_port, choice)
+                cluster = preparing.claim(data, brokers, base_port, choice, controllers)
                 processes.refuse_running(cluster.members, _RUNS_ALREADY)
                 preparing.refuse_taken_ports(cluster)
                 for warning in preparing.check_settings(cluster, overrides):
@@ -163,29 +173,34 @@ def kill(name: int | str, data: Path) -> None:
 
 
 @click.command()
-@member_argument
+@click.argument("names", metavar="BROKER|zookeeper...", type=MemberName(), nargs=-1, required=True)
 @data_option()
-def start(name: int | str, data: Path) -> None:
-    """Start one broker, or the ZooKeeper, of a cluster on this machine; return once it is up.
+def start(names: tuple[int | str, ...], data: Path) -> None:
+    """Start brokers, or the ZooKeeper, of a cluster on this machine; return once they are up.
 
-    A broker's ZooKeeper is started too, if it is that of the cluster and does not run.
+    A broker is up only while more than half of the controllers run, so that several may have to be
+    started together. The ZooKeeper of the cluster is started too, if brokers need it.
     """
     from moldau.cli.clusters import preparing, processes  # noqa: PLC0415 - help needs no broker
-    from moldau.cli.clusters.starting import bring_up  # noqa: PLC0415 - as above
+    from moldau.cli.clusters.starting import (  # noqa: PLC0415 - as above
+        bring_up,
+        refuse_too_few_controllers,
+    )
     from moldau.cli.clusters.stop_signals import Interrupted, StopSignals  # noqa: PLC0415
 
     cluster = open_cluster(data)
-    member = _member(cluster, name)
+    members = list(dict.fromkeys(_member(cluster, name) for name in names))
     with StopSignals() as signals, preparing.starting(data):
-        processes.refuse_running([member])
-        first = next((one for one in cluster.members if one.starts_first), member)
-        needed = [] if first == member or processes.running_id(first) is not None else [first]
-        if needed and cluster.zookeeper is None:
-            raise UserError(f"broker {VOTER}, the controller, does not run: start it first")
-        if isinstance(member, LocalBroker):
-            preparing.format_directory(cluster, member)
+        processes.refuse_running(members)
+        refuse_too_few_controllers(cluster, members)
+        zookeeper = cluster.zookeeper
+        if zookeeper is not None and processes.running_id(zookeeper) is None:
+            members = list(dict.fromkeys([zookeeper, *members]))
+        for member in members:
+            if isinstance(member, LocalBroker):
+                preparing.format_directory(cluster, member)
         try:
-            bring_up([*needed, member], signals, click.echo)
+            bring_up(members, signals, click.echo)
         except Interrupted:
             raise click.exceptions.Exit(SIGNALLED + signals.last) from None
 

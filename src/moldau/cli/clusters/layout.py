@@ -1,7 +1,7 @@
 """The folder of a cluster on one machine: which brokers it has, and where everything of them lies.
 
-    DIR/cluster.json                 id, base port, number of brokers, where the metadata is kept;
-                                     version of this layout
+    DIR/cluster.json                 id, base port, numbers of brokers and controllers, where the
+                                     metadata is kept; version of this layout
     DIR/broker-N/server.properties   written at every `moldau cluster up`
     DIR/broker-N/data                log directory
     DIR/broker-N/broker.log          what the process says, of all its runs
@@ -24,18 +24,22 @@ from moldau.cli.frame.failures import reason_of
 from moldau.cli.zookeeper.server_process import pid_file
 
 HOST: Final = "127.0.0.1"
-VOTER: Final = 1
-"""The broker that is also the controller, unless the metadata is kept in ZooKeeper."""
+FIRST_BROKER: Final = 1
+DEFAULT_CONTROLLERS: Final = 3
+"""How many brokers of a new cluster are controllers too, if it has so many: the first ones."""
 CONTROLLER_OFFSET: Final = 10
 """From the base port to the port of the first controller."""
 BROKERS_MAX: Final = CONTROLLER_OFFSET
-"""One more would take the controller's port."""
+"""One more would take the first controller's port."""
 ZOOKEEPER_OFFSET: Final = 20
-"""From the base port to the port of the cluster's own ZooKeeper."""
+"""From the base port to the port of the cluster's own ZooKeeper; all brokers may be controllers."""
 PORT_MAX: Final = 65535
 BASE_PORT_MAX: Final = PORT_MAX - CONTROLLER_OFFSET
 
 LAYOUT_VERSION: Final = 1
+"""Of a cluster with one controller, as earlier releases wrote it."""
+QUORUM_LAYOUT_VERSION: Final = 2
+"""Of one with several. An earlier release would start it with the first one alone."""
 FILE_NAME: Final = "cluster.json"
 NEW_FILE_NAME: Final = f"{FILE_NAME}.tmp"
 """What `write_atomically` leaves where it is interrupted."""
@@ -61,7 +65,18 @@ class ClusterShape:
     base_port: int
     broker_count: int
     zookeeper: ZooKeeperChoice | None = None
-    """None if broker 1 keeps the metadata."""
+    """None if brokers keep the metadata."""
+    controller_count: int = 1
+    """How many brokers vote on the metadata, the first ones; without meaning with ZooKeeper."""
+
+    @property
+    def metadata_place(self) -> str:
+        """Where the metadata is, for messages."""
+        if self.zookeeper is not None:
+            return str(self.zookeeper)
+        if self.controller_count == 1:
+            return "its metadata in broker 1"
+        return f"its metadata in brokers 1 to {self.controller_count}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +86,13 @@ class LocalBroker:
     broker_id: int
     port: int
     folder: Path
-    is_voter: bool
-    """Whether it is also the controller: the first to start, the last to stop."""
+    controller_port: int | None
+    """Where the others reach it as a controller; None if it is none."""
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether it is a controller too: among the first to start, and the last to stop."""
+        return self.controller_port is not None
 
     @property
     def name(self) -> str:
@@ -167,16 +187,23 @@ class ClusterFolder:
 
     @property
     def brokers(self) -> list[LocalBroker]:
-        """Every broker, the voter first."""
+        """Every broker, the voters first."""
+        base_port = self.shape.base_port
+        voter_count = 0 if self.shape.zookeeper is not None else self.shape.controller_count
         return [
             LocalBroker(
-                number,
-                self.shape.base_port + number - VOTER,
-                self.path / f"broker-{number}",
-                is_voter=number == VOTER and self.shape.zookeeper is None,
+                FIRST_BROKER + index,
+                base_port + index,
+                self.path / f"broker-{FIRST_BROKER + index}",
+                base_port + CONTROLLER_OFFSET + index if index < voter_count else None,
             )
-            for number in range(VOTER, VOTER + self.shape.broker_count)
+            for index in range(self.shape.broker_count)
         ]
+
+    @property
+    def voters(self) -> list[LocalBroker]:
+        """The brokers that are controllers too; none with ZooKeeper."""
+        return [broker for broker in self.brokers if broker.is_voter]
 
     @property
     def zookeeper(self) -> LocalZooKeeper | None:
@@ -199,11 +226,6 @@ class ClusterFolder:
         return [*self.brokers] if self.zookeeper is None else [self.zookeeper, *self.brokers]
 
     @property
-    def controller_port(self) -> int:
-        """Where the brokers reach the controller, if one of them keeps the metadata."""
-        return self.shape.base_port + CONTROLLER_OFFSET
-
-    @property
     def bootstrap(self) -> str:
         """Every broker's address, as clients take it."""
         return ",".join(broker.address for broker in self.brokers)
@@ -214,11 +236,14 @@ class ClusterFolder:
             raise UserError(
                 f"{self.path} has no broker {number}: it has 1 to {self.shape.broker_count}"
             )
-        return self.brokers[number - VOTER]
+        return self.brokers[number - FIRST_BROKER]
 
 
 def start_order(members: Sequence[Member]) -> list[list[Member]]:
-    """Order by start: ZooKeeper or the voter, then all others at once. They stop in reverse."""
+    """Order by start: ZooKeeper or all voters, then all others at once. They stop in reverse.
+
+    Voters have to start together: one of several is ready only once a majority of them runs.
+    """
     first = [member for member in members if member.starts_first]
     others = [member for member in members if not member.starts_first]
     return [wave for wave in (first, others) if wave]
@@ -250,6 +275,7 @@ def refuse_other_shape(
     broker_count: int | None,
     base_port: int | None,
     zookeeper: ZooKeeperChoice | None = None,
+    controller_count: int | None = None,
 ) -> None:
     """Raise UserError if a cluster is not of the shape that was asked for; None asks for any."""
     shape = found.shape
@@ -262,13 +288,21 @@ def refuse_other_shape(
             f"{found.path} holds a cluster with base-port={shape.base_port}, not {base_port}"
         )
     if zookeeper not in (None, shape.zookeeper):
-        kept = "its metadata in broker 1" if shape.zookeeper is None else str(shape.zookeeper)
+        kept = shape.metadata_place
         raise UserError(f"{found.path} holds a cluster with {kept}, not with {zookeeper}")
+    if controller_count is not None and shape.zookeeper is not None:
+        raise UserError(f"{found.path} holds a cluster with {shape.zookeeper}: no controllers vote")
+    if controller_count not in (None, shape.controller_count):
+        raise UserError(
+            f"{found.path} holds a cluster with controllers={shape.controller_count},"
+            f" not {controller_count}"
+        )
 
 
 def encode(shape: ClusterShape) -> bytes:
     """Write `cluster.json`."""
-    return (json.dumps({"version": LAYOUT_VERSION, **asdict(shape)}, indent=2) + "\n").encode()
+    version = LAYOUT_VERSION if shape.controller_count == 1 else QUORUM_LAYOUT_VERSION
+    return (json.dumps({"version": version, **asdict(shape)}, indent=2) + "\n").encode()
 
 
 def _decode(file: Path, content: bytes) -> ClusterShape:
@@ -278,22 +312,39 @@ def _decode(file: Path, content: bytes) -> ClusterShape:
         raise UserError(f"{file} is damaged: it is no JSON") from None
     if not isinstance(told, dict):
         raise UserError(f"{file} is damaged: it is no JSON object")
-    if told.get("version") != LAYOUT_VERSION:
-        version = told.get("version")
-        raise UserError(f"{file} has version {version!r}; this release knows {LAYOUT_VERSION}")
+    if told.get("version") not in (LAYOUT_VERSION, QUORUM_LAYOUT_VERSION):
+        raise UserError(
+            f"{file} has version {told.get('version')!r}; this release knows {LAYOUT_VERSION}"
+            f" and {QUORUM_LAYOUT_VERSION}"
+        )
     zookeeper = _zookeeper(file, told)
+    broker_count = _number(file, told, "broker_count", BROKERS_MAX)
+    # Earlier releases wrote no number of controllers, and had one.
+    controller_count = _number(
+        file, {"controller_count": 1, **told}, "controller_count", broker_count
+    )
     return ClusterShape(
         _cluster_id(file, told) if zookeeper is None else None,
-        _number(file, told, "base_port", base_port_max(zookeeper)),
-        _number(file, told, "broker_count", BROKERS_MAX),
+        _number(file, told, "base_port", base_port_max(zookeeper, controller_count)),
+        broker_count,
         zookeeper,
+        controller_count,
     )
 
 
-def base_port_max(zookeeper: ZooKeeperChoice | None) -> int:
+def default_controller_count(broker_count: int) -> int:
+    """Return how many brokers of a new cluster vote, if nobody says.
+
+    Two that vote are worse than one: both would have to run.
+    """
+    return DEFAULT_CONTROLLERS if broker_count >= DEFAULT_CONTROLLERS else 1
+
+
+def base_port_max(zookeeper: ZooKeeperChoice | None, controller_count: int) -> int:
     """Return the largest base port that leaves room for the ports after it."""
-    has_own = zookeeper is not None and zookeeper.connect is None
-    return PORT_MAX - ZOOKEEPER_OFFSET if has_own else BASE_PORT_MAX
+    if zookeeper is None:
+        return BASE_PORT_MAX - (controller_count - 1)
+    return PORT_MAX - ZOOKEEPER_OFFSET if zookeeper.connect is None else BASE_PORT_MAX
 
 
 def _cluster_id(file: Path, told: Mapping[str, Any]) -> str:

@@ -27,6 +27,7 @@ from moldau.cli.clusters.layout import (
     LocalBroker,
     ZooKeeperChoice,
     base_port_max,
+    default_controller_count,
     encode,
     find_cluster,
     refuse_other_shape,
@@ -48,6 +49,7 @@ def claim(
     broker_count: int | None,
     base_port: int | None,
     zookeeper: ZooKeeperChoice | None = None,
+    controller_count: int | None = None,
 ) -> ClusterFolder:
     """Return the cluster of a folder, or a new one for it; UserError if the folder does not fit.
 
@@ -55,14 +57,30 @@ def claim(
     """
     found = find_cluster(path)
     if found is None:
-        cluster_id = None if zookeeper else uuid_text(random_uuid(system_random()))
-        port = base_port or BASE_PORT
-        if port > (most := base_port_max(zookeeper)):
-            raise UserError(f"--base-port {port}: with --zookeeper it is {most} at most")
-        shape = ClusterShape(cluster_id, port, broker_count or BROKER_COUNT, zookeeper)
+        shape = _new_shape(broker_count, base_port, zookeeper, controller_count)
         return ClusterFolder(path.absolute(), shape)
-    refuse_other_shape(found, broker_count, base_port, zookeeper)
+    refuse_other_shape(found, broker_count, base_port, zookeeper, controller_count)
     return found
+
+
+def _new_shape(
+    broker_count: int | None,
+    base_port: int | None,
+    zookeeper: ZooKeeperChoice | None,
+    controller_count: int | None,
+) -> ClusterShape:
+    brokers, port = broker_count or BROKER_COUNT, base_port or BASE_PORT
+    if zookeeper is not None:
+        controllers, reason = 1, "--zookeeper"
+    else:
+        controllers = controller_count or default_controller_count(brokers)
+        reason = f"{controllers} controllers"
+    if controllers > brokers:
+        raise UserError(f"--controllers {controllers}: there are {brokers} brokers to choose from")
+    if port > (most := base_port_max(zookeeper, controllers)):
+        raise UserError(f"--base-port {port}: with {reason} it is {most} at most")
+    cluster_id = None if zookeeper else uuid_text(random_uuid(system_random()))
+    return ClusterShape(cluster_id, port, brokers, zookeeper, controllers)
 
 
 def check_zookeeper(cluster: ClusterFolder) -> None:
@@ -79,8 +97,9 @@ def check_zookeeper(cluster: ClusterFolder) -> None:
 def refuse_taken_ports(cluster: ClusterFolder) -> None:
     """Raise UserError if a port that the cluster needs is in use."""
     needed = {member.port: member.name for member in cluster.members}
-    if cluster.shape.zookeeper is None:
-        needed[cluster.controller_port] = "the controller"
+    for broker in cluster.brokers:
+        if broker.controller_port is not None:
+            needed[broker.controller_port] = f"the controller of {broker.name}"
     for port, user in needed.items():
         with socket.socket() as probe:
             # As brokers do, so that connections that have just ended do not count.

@@ -8,7 +8,7 @@ from typing import Final
 
 from moldau.base.errors import UserError
 from moldau.base.properties import format_properties
-from moldau.cli.clusters.layout import HOST, VOTER, ClusterFolder, LocalBroker, LocalZooKeeper
+from moldau.cli.clusters.layout import HOST, ClusterFolder, LocalBroker, LocalZooKeeper
 
 REPLICAS: Final = 3
 MIN_ISR: Final = 2
@@ -43,7 +43,7 @@ def properties_text(
     cluster: ClusterFolder, broker: LocalBroker, overrides: Mapping[str, str]
 ) -> str:
     """Write the settings of one broker."""
-    own = _on_zookeeper if cluster.shape.zookeeper is not None else _with_voter
+    own = _on_zookeeper if cluster.shape.zookeeper is not None else _in_quorum
     settings = {**own(cluster, broker), **_replication(cluster), **overrides}
     return HEADING + format_properties(settings)
 
@@ -90,17 +90,19 @@ def environment(inherited: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in inherited.items() if name not in hidden}
 
 
-def _with_voter(cluster: ClusterFolder, broker: LocalBroker) -> dict[str, str]:
-    client, controller = f"PLAINTEXT://{broker.address}", f"{HOST}:{cluster.controller_port}"
+def _in_quorum(cluster: ClusterFolder, broker: LocalBroker) -> dict[str, str]:
+    client = f"PLAINTEXT://{broker.address}"
+    controller = f",CONTROLLER://{HOST}:{broker.controller_port}" if broker.is_voter else ""
+    voters = [f"{one.broker_id}@{HOST}:{one.controller_port}" for one in cluster.voters]
     return {
         "node.id": str(broker.broker_id),
         "process.roles": "broker,controller" if broker.is_voter else "broker",
-        "listeners": f"{client},CONTROLLER://{controller}" if broker.is_voter else client,
+        "listeners": client + controller,
         "advertised.listeners": client,
         "inter.broker.listener.name": "PLAINTEXT",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": f"{VOTER}@{controller}",
+        "controller.quorum.voters": ",".join(voters),
         "log.dirs": str(broker.data),
     }
 

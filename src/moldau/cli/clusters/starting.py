@@ -1,14 +1,17 @@
-"""Starting a cluster, ZooKeeper or the voter first: the other brokers register with it."""
+"""Starting a cluster, ZooKeeper or the voters first: the other brokers register with them.
+
+Voters start together. Each is ready only once more than half of them have elected a leader.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeAlias
 
 from moldau.base.errors import UserError
-from moldau.cli.clusters.layout import Member, start_order
-from moldau.cli.clusters.processes import StartedMember, last_lines, start
+from moldau.cli.clusters.layout import ClusterFolder, Member, start_order
+from moldau.cli.clusters.processes import StartedMember, last_lines, running_id, start
 from moldau.cli.clusters.stop_signals import Interrupted, StopSignals
 from moldau.cli.clusters.stopping import stop_until_signal
 
@@ -35,6 +38,23 @@ def bring_up(members: Sequence[Member], signals: StopSignals, say: Say) -> list[
             one.child.wait()
         raise
     return started
+
+
+def refuse_too_few_controllers(cluster: ClusterFolder, members: Collection[Member]) -> None:
+    """Raise UserError if members that start would wait for controllers that do not run."""
+    voters = cluster.voters
+    away = [one for one in voters if one not in members and running_id(one) is None]
+    there, majority = len(voters) - len(away), len(voters) // 2 + 1
+    if not voters or there >= majority:
+        return
+    if len(voters) == 1:
+        raise UserError(f"{away[0].name}, the controller, does not run: start it first")
+    brokers = {one for one in cluster.brokers if one in members} | {*away[: majority - there]}
+    numbers = " ".join(str(number) for number in sorted(one.broker_id for one in brokers))
+    raise UserError(
+        f"{there} of {len(voters)} controllers would run, and {majority} have to: start more of"
+        f" them at once, as with `moldau cluster start {numbers} --data {cluster.path}`"
+    )
 
 
 def _await_ready(started: Sequence[StartedMember], signals: StopSignals, say: Say) -> None:

@@ -1,6 +1,6 @@
 """Ending the processes of a cluster: in order, or at once as a crash does.
 
-ZooKeeper or the voter stops last: the other brokers tell that they leave, so that the controller
+ZooKeeper or the voters stop last: the other brokers tell that they leave, so that the controller
 moves their leaderships.
 """
 

@@ -1,7 +1,8 @@
 """`kafka-storage`: gives log directories their identity, shows it, draws ids.
 
-A broker here formats a fresh directory by itself when it starts. To format beforehand, as Kafka
-asks for, is to choose the cluster's id; the files are those Kafka's command writes.
+A broker here formats a fresh directory by itself when it starts, unless it is one of several
+controllers. To format beforehand, as Kafka asks for, is to choose the cluster's id and the first
+voters; the files are those Kafka's command writes.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from moldau.base.clock import system_random
+from moldau.base.errors import StorageError
 from moldau.base.ids import random_uuid, uuid_text
 from moldau.cli.kafka.console import Console
+from moldau.cli.kafka.initial_controllers import QUORUM_OPTIONS, initial_voters
 from moldau.cli.kafka.options import OptionParser, Options, flag, text
 from moldau.cli.kafka.running import CommandFailed, parse
 
 if TYPE_CHECKING:
+    from moldau.cluster.raft.voters import VoterSet
     from moldau.server.configuration.settings import BrokerSettings
     from moldau.storage.checkpoints import MetaProperties
 
@@ -29,8 +33,7 @@ PARSER: Final = OptionParser(
         text("config", "CONFIG", "The broker's properties file.", former=("c",)),
         text("cluster-id", "CLUSTER_ID", "The id of the cluster.", former=("t",)),
         flag("ignore-formatted", "Pass over directories that are formatted.", former=("g",)),
-        flag("standalone", "Taken: a cluster has one controller here.", former=("s",)),
-        flag("no-initial-controllers", "Taken and not heeded.", former=("N",)),
+        *QUORUM_OPTIONS,
         text("release-version", "VERSION", "Taken if it is the newest there is.", former=("r",)),
     ]
 )
@@ -82,6 +85,7 @@ def _format(settings: BrokerSettings, options: Options, console: Console) -> Non
 
     if (release := options.value("release-version")) is not None and not LEVEL.startswith(release):
         raise CommandFailed(f"Moldau formats for {LEVEL} alone, not for {release}")
+    voters = initial_voters(settings, options)
     found = _found(settings)
     formatted = [path for path, identity in found.items() if identity is not None]
     if formatted and not options.has("ignore-formatted"):
@@ -89,22 +93,32 @@ def _format(settings: BrokerSettings, options: Options, console: Console) -> Non
             f"Log directory {formatted[0]} is already formatted. Use --ignore-formatted to ignore"
             " this directory and format the others."
         )
-    metadata = _metadata_directory(settings)
     identify_directories(
         Disk(),
         settings.log_dirs,
-        metadata,
+        _metadata_directory(settings),
         settings.node_id,
         system_random(),
         int(time.time() * 1000),
         options.text("cluster-id"),
+        voters=voters,
     )
     if len(formatted) == len(found):
         console.say("All of the log directories are already formatted.")
     for path in found:
         if path not in formatted:
-            kind = "metadata" if path == metadata else "data"
+            kind = _kind_of(path, settings, voters)
             console.say(f"Formatting {kind} directory {path} with metadata.version {LEVEL}.")
+
+
+def _kind_of(path: str, settings: BrokerSettings, voters: VoterSet | None) -> str:
+    """Return what a directory is for, in the words of Kafka's command."""
+    if path != _metadata_directory(settings):
+        return "data"
+    if voters is None:
+        return "metadata"
+    is_voter = settings.node_id in {key.node for key in voters.keys}
+    return "dynamic metadata voter" if is_voter else "dynamic metadata"
 
 
 def _info(settings: BrokerSettings, console: Console) -> int:
@@ -115,11 +129,29 @@ def _info(settings: BrokerSettings, console: Console) -> int:
     problems += [f"{path} is not formatted." for path in there if found[path] is None]
     if len({identity.cluster_id for identity in identities}) > 1:
         problems.append("Mismatched cluster IDs between storage directories.")
+    voters = _voters_of(_metadata_directory(settings), problems)
     _say_list("Found log directory:", "Found log directories:", there, console)
     if identities:
         console.say(f"Found metadata: {{{_identity(identities[0])}}}\n")
+    _say_list("Found first voter:", "Found first voters:", voters, console)
     _say_list("Found problem:", "Found problems:", problems, console)
     return 1 if problems else 0
+
+
+def _voters_of(directory: str, problems: list[str]) -> list[str]:
+    """Return the voters that a directory was formatted with; none where the settings name them."""
+    from moldau.cluster.initial_voters import (  # noqa: PLC0415 - as above
+        read_initial_voters,
+        voter_texts,
+    )
+    from moldau.storage.disk import Disk  # noqa: PLC0415 - as above
+
+    try:
+        voters = read_initial_voters(Disk(), directory)
+    except StorageError as error:
+        problems.append(str(error))
+        return []
+    return [] if voters is None else list(voter_texts(voters))
 
 
 def _say_list(one: str, several: str, items: Sequence[str], console: Console) -> None:

@@ -1,12 +1,15 @@
 """Which part a node plays in its cluster: who votes, and where the controllers are found. Pure.
 
-Four kinds of node come out of `process.roles` and the settings of the quorum:
+Five kinds of node come out of `process.roles` and the settings of the quorum:
 
 * A node without a controller listener that names no other controller stands alone: its metadata is
   inside its process, and nobody else can join it.
-* A `broker,controller` with a controller listener is the voter: it stores the metadata, and other
-  brokers join through that listener.
-* A `broker` joins the voter that the settings name, and observes its metadata.
+* A `broker,controller` with a controller listener that names no other controller is the only voter:
+  it stores the metadata, and other brokers join through that listener.
+* A `broker,controller` whose settings name several controllers is one member of a quorum. With
+  `controller.quorum.voters` the settings name the voters. `controller.quorum.bootstrap.servers` has
+  addresses only, and the metadata log names the voters (KIP-853).
+* A `broker` joins the quorum that the settings name, and observes its metadata.
 * A node with `zookeeper.connect`, which has no `process.roles`, is a broker whose cluster is kept
   in ZooKeeper, and may be elected controller.
 
@@ -16,7 +19,7 @@ The rules, and the words of a refusal as far as people search for them, are Kafk
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
@@ -27,11 +30,13 @@ from moldau.cluster.zookeeper.client.connect_string import ConnectString, parse_
 from moldau.cluster.zookeeper.client.tls import ZooKeeperTls
 from moldau.server.configuration.values import BrokerValues
 from moldau.server.configuration.zookeeper_tls import zookeeper_tls
+from moldau.server.network.listeners import EVERY_INTERFACE
 
 VOTERS: Final = "controller.quorum.voters"
 BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
 
-_VOTER = re.compile(r"(?P<id>[0-9]+)@(?P<address>.+)")
+_VOTER = re.compile(r"(?P<id>[0-9]{1,10})@(?P<address>.+)")
+_NODE_ID_MAX: Final = 2**31 - 1
 _ADDRESS = re.compile(
     r"(?:\[(?P<bracketed>[0-9A-Fa-f:.%a-z]+)\]|(?P<host>[^\[\]:/,]+)):(?P<port>[0-9]{1,5})"
 )
@@ -42,6 +47,7 @@ class NodeKind(Enum):
 
     ALONE = "keeps its own metadata, and no other node can join it"
     VOTER = "stores the metadata of a cluster"
+    MEMBER = "votes on the metadata of a cluster with others"
     OBSERVER = "follows the metadata that a voter stores"
     ELECTED = "keeps the metadata in ZooKeeper with others, and may be elected controller"
 
@@ -61,11 +67,20 @@ class QuorumSettings:
     voters: tuple[Voter, ...] = ()
     """Those that the settings name by their ids; empty where only addresses are known."""
     controllers: tuple[Address, ...] = ()
-    """Where to look for the active controller."""
+    """Where to look for the active controller. `controller.quorum.bootstrap.servers` is not looked
+    at where voters are named."""
+    controller_listener: str = ""
+    """The listener by which controllers reach each other, in capitals: the first that
+    `controller.listener.names` has; empty if there is none."""
     zookeeper: ConnectString | None = None
     """Where the metadata is kept, if it is there."""
     zookeeper_tls: ZooKeeperTls | None = None
     """How the connection to it is encrypted; None for not at all."""
+
+    @property
+    def has_several_controllers(self) -> bool:
+        """Whether this node belongs to a quorum of several, as a voter or as an observer."""
+        return len(self.controllers) > 1 and self.zookeeper is None
 
 
 def quorum_settings(values: BrokerValues, listener_names: Collection[str]) -> QuorumSettings:
@@ -90,28 +105,63 @@ def quorum_settings(values: BrokerValues, listener_names: Collection[str]) -> Qu
         raise ConfigError("process.roles must name broker: a controller alone cannot be started")
     voters = _voters(values)
     controllers = tuple(one.address for one in voters) or _bootstrap_servers(values)
-    controller_names = {name.upper() for name in values.entries("controller.listener.names")}
+    names = [name.upper() for name in values.entries("controller.listener.names")]
+    if len(controllers) > 1:
+        _check_addresses(VOTERS if voters else BOOTSTRAP, controllers)
     if "controller" in roles:
         _check_voter(values, voters)
-        is_open = bool(controller_names.intersection(listener_names))
-        kind = NodeKind.VOTER if is_open else NodeKind.ALONE
-        return QuorumSettings(kind, voters, controllers)
-    _check_observer(values, voters, controllers, controller_names.intersection(listener_names))
-    return QuorumSettings(NodeKind.OBSERVER, voters, controllers)
+        kind = _kind_of_voter(controllers, names, listener_names)
+    else:
+        _check_observer(values, voters, controllers, set(names).intersection(listener_names))
+        kind = NodeKind.OBSERVER
+    return QuorumSettings(kind, voters, controllers, names[0] if names else "")
+
+
+def _check_addresses(key: str, controllers: Sequence[Address]) -> None:
+    """Refuse controllers that other nodes would not find; ConfigError."""
+    for index, one in enumerate(controllers):
+        if one in controllers[:index]:
+            raise ConfigError(f"{key}: {one} is named twice")
+        if one.host in EVERY_INTERFACE:
+            raise ConfigError(
+                f"{key}: {one} is every interface of a machine, which no other node can connect to;"
+                " name the machine"
+            )
 
 
 def _check_voter(values: BrokerValues, voters: Collection[Voter]) -> None:
-    if len(voters) > 1 or len(values.entries(BOOTSTRAP)) > 1:
-        key = VOTERS if len(voters) > 1 else BOOTSTRAP
-        raise ConfigError(
-            f"{key} names {len(values.entries(key))} nodes: "
-            "a quorum of several controllers is not part of this version"
-        )
     node_id = values.integer("node.id")
     if voters and all(one.node_id != node_id for one in voters):
         raise ConfigError(
             f"{VOTERS}: if process.roles contains the 'controller' role, the node id {node_id} "
             "must be included in the set of voters"
+        )
+
+
+def _kind_of_voter(
+    controllers: Collection[Address], names: Collection[str], listener_names: Collection[str]
+) -> NodeKind:
+    if len(controllers) > 1:
+        _check_controller_listeners(names, listener_names)
+        return NodeKind.MEMBER
+    # A single bootstrap address may stand for several controllers. Only the folder can tell: the
+    # log or the first snapshot names the voters. Whoever opens it refuses one with other voters.
+    return NodeKind.VOTER if set(names).intersection(listener_names) else NodeKind.ALONE
+
+
+def _check_controller_listeners(names: Collection[str], listener_names: Collection[str]) -> None:
+    """Refuse a voter whom the others could not reach; ConfigError."""
+    if not names:
+        raise ConfigError(
+            "controller.listener.names is not set: the other voters reach this node through a"
+            " listener of its own. Add CONTROLLER://HOST:PORT to listeners, and set"
+            " controller.listener.names=CONTROLLER"
+        )
+    missing = [name for name in names if name not in listener_names]
+    if missing:
+        raise ConfigError(
+            f"controller.listener.names: {missing[0]} is not among listeners, and the other voters"
+            f" reach this node through it. Add {missing[0]}://HOST:PORT to listeners"
         )
 
 
@@ -125,11 +175,6 @@ def _check_observer(
         raise ConfigError(
             "process.roles names no controller: "
             f"{VOTERS} or {BOOTSTRAP} must say where one is, as 1@HOST:PORT or HOST:PORT"
-        )
-    if len(voters) > 1:
-        raise ConfigError(
-            f"{VOTERS} names {len(voters)} nodes: "
-            "a quorum of several controllers is not part of this version"
         )
     node_id = values.integer("node.id")
     if any(one.node_id == node_id for one in voters):
@@ -148,7 +193,7 @@ def _voters(values: BrokerValues) -> tuple[Voter, ...]:
     found: dict[int, Voter] = {}
     for entry in values.entries(VOTERS):
         matched = _VOTER.fullmatch(entry)
-        if matched is None:
+        if matched is None or int(matched["id"]) > _NODE_ID_MAX:
             raise ConfigError(f"{VOTERS}: {entry!r} is not of the form ID@HOST:PORT")
         voter = Voter(int(matched["id"]), _address(VOTERS, matched["address"]))
         if voter.node_id in found:

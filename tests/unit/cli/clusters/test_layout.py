@@ -7,10 +7,13 @@ import json
 import pytest
 
 from moldau.base.errors import UserError
+from moldau.cli.clusters import layout
 from moldau.cli.clusters.layout import (
     ClusterFolder,
     ClusterShape,
     ZooKeeperChoice,
+    base_port_max,
+    default_controller_count,
     encode,
     find_cluster,
     open_cluster,
@@ -19,6 +22,7 @@ from moldau.cli.clusters.layout import (
 )
 
 SHAPE = ClusterShape("Mk3OEYBSD34fcwNTJENDM2Qk", 9092, 3)
+QUORUM = ClusterShape("Mk3OEYBSD34fcwNTJENDM2Qk", 9092, 5, controller_count=3)
 WITH_OWN = ClusterShape(None, 9092, 3, ZooKeeperChoice())
 ON_ENSEMBLE = ClusterShape(None, 9092, 3, ZooKeeperChoice("z1:2181,z2:2181/kafka"))
 
@@ -29,7 +33,7 @@ def test_brokers_have_ports_and_folders_in_order(tmp_path):
         (1, 9092), (2, 9093), (3, 9094),
     ]  # fmt: skip
     assert cluster.bootstrap == "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
-    assert cluster.controller_port == 9102
+    assert [one.controller_port for one in cluster.brokers] == [9102, None, None]
     assert [one.is_voter for one in cluster.brokers] == [True, False, False]
     assert cluster.broker(3).data == tmp_path / "broker-3" / "data"
 
@@ -38,6 +42,33 @@ def test_the_voter_starts_first_and_the_others_at_once(tmp_path):
     first, second, third = ClusterFolder(tmp_path, SHAPE).brokers
     assert start_order([third, first, second]) == [[first], [third, second]]
     assert start_order([second]) == [[second]]
+
+
+def test_the_first_brokers_vote_and_have_a_port_each(tmp_path):
+    cluster = ClusterFolder(tmp_path, QUORUM)
+    ports = [one.controller_port for one in cluster.brokers]
+    assert ports == [9102, 9103, 9104, None, None]
+    assert cluster.voters == cluster.brokers[:3]
+
+
+def test_voters_start_together_before_the_others(tmp_path):
+    first, second, third, fourth, fifth = ClusterFolder(tmp_path, QUORUM).brokers
+    assert start_order([fourth, third, fifth, first, second]) == [
+        [third, first, second], [fourth, fifth],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("by_default", "counts"), [(1, [1, 1, 1, 1, 1]), (3, [1, 1, 3, 3, 3])])
+def test_two_brokers_do_not_vote_both_unless_it_is_said(monkeypatch, by_default, counts):
+    monkeypatch.setattr(layout, "DEFAULT_CONTROLLERS", by_default)
+    assert [default_controller_count(brokers) for brokers in (1, 2, 3, 4, 10)] == counts
+
+
+def test_ports_of_all_controllers_have_room():
+    assert base_port_max(None, 1) == 65_525
+    assert base_port_max(None, 3) == 65_523
+    assert base_port_max(ZooKeeperChoice(), 1) == 65_515
+    assert base_port_max(ZooKeeperChoice("z:2181"), 1) == 65_525
 
 
 def test_a_cluster_may_have_a_zookeeper_and_no_voter(tmp_path):
@@ -63,7 +94,7 @@ def test_a_broker_that_is_not_there_is_refused(tmp_path, number):
         ClusterFolder(tmp_path, SHAPE).broker(number)
 
 
-@pytest.mark.parametrize("shape", [SHAPE, WITH_OWN, ON_ENSEMBLE])
+@pytest.mark.parametrize("shape", [SHAPE, QUORUM, WITH_OWN, ON_ENSEMBLE])
 def test_what_was_written_is_read(tmp_path, shape):
     (tmp_path / "cluster.json").write_bytes(encode(shape))
     assert open_cluster(tmp_path) == ClusterFolder(tmp_path, shape)
@@ -74,6 +105,18 @@ def test_a_file_that_names_no_zookeeper_is_that_of_a_voter(tmp_path):
     del fields["zookeeper"]
     (tmp_path / "cluster.json").write_text(json.dumps(fields))
     assert open_cluster(tmp_path) == ClusterFolder(tmp_path, SHAPE)
+
+
+def test_a_file_that_names_no_number_of_controllers_is_that_of_one(tmp_path):
+    fields = json.loads(encode(SHAPE))
+    del fields["controller_count"]
+    (tmp_path / "cluster.json").write_text(json.dumps(fields))
+    assert open_cluster(tmp_path) == ClusterFolder(tmp_path, SHAPE)
+
+
+@pytest.mark.parametrize(("shape", "version"), [(SHAPE, 1), (WITH_OWN, 1), (QUORUM, 2)])
+def test_earlier_releases_do_not_take_a_cluster_with_several_controllers(shape, version):
+    assert json.loads(encode(shape))["version"] == version
 
 
 def test_the_path_becomes_absolute(tmp_path, monkeypatch):
@@ -121,6 +164,7 @@ def test_the_same_shape_is_taken_and_what_is_not_said_does_not_matter(tmp_path, 
     ("found", "wanted", "told"),
     [
         (SHAPE, WITH_OWN, "with its metadata in broker 1, not with a ZooKeeper of its own"),
+        (QUORUM, WITH_OWN, "with its metadata in brokers 1 to 3, not with a ZooKeeper of its own"),
         (WITH_OWN, ON_ENSEMBLE, "with a ZooKeeper of its own, not with ZooKeeper at z1:2181,z2"),
         (ON_ENSEMBLE, WITH_OWN, "with ZooKeeper at z1:2181,z2:2181/kafka, not with a ZooKeeper"),
     ],
@@ -130,6 +174,15 @@ def test_another_place_of_the_metadata_is_refused(tmp_path, found, wanted, told)
     with pytest.raises(UserError, match=told):
         refuse_other_shape(cluster, None, None, wanted.zookeeper)
     refuse_other_shape(cluster, None, None, found.zookeeper)
+
+
+def test_another_number_of_controllers_is_refused(tmp_path):
+    cluster = ClusterFolder(tmp_path, QUORUM)
+    with pytest.raises(UserError, match="with controllers=3, not 1"):
+        refuse_other_shape(cluster, None, None, None, 1)
+    refuse_other_shape(cluster, 5, None, None, 3)
+    with pytest.raises(UserError, match="with a ZooKeeper of its own: no controllers vote"):
+        refuse_other_shape(ClusterFolder(tmp_path, WITH_OWN), None, None, None, 1)
 
 
 def changed(**fields):
@@ -142,8 +195,11 @@ def changed(**fields):
         (b"{", "no JSON"),
         (b"\xff", "no JSON"),
         (b"[]", "no JSON object"),
-        (b"{}", "version None; this release knows 1"),
-        (changed(version=2), "version 2; this release knows 1"),
+        (b"{}", "version None; this release knows 1 and 2"),
+        (changed(version=3), "version 3; this release knows 1 and 2"),
+        (changed(controller_count=0), "controller_count is 0"),
+        (changed(controller_count=4), "controller_count is 4, expected 1 to 3"),
+        (changed(controller_count=3, base_port=65524), "base_port is 65524"),
         (changed(cluster_id=7), "cluster_id is 7"),
         (changed(cluster_id=""), "cluster_id is ''"),
         (changed(base_port="9092"), "base_port is '9092'"),

@@ -77,6 +77,22 @@ def test_one_zookeeper_is_enough(tmp_path):
     assert "--zookeeper-connect uses one that runs: choose one" in ran.err
 
 
+@pytest.mark.parametrize("words", [("--zookeeper",), ("--zookeeper-connect", "z:2181")])
+def test_with_a_zookeeper_no_broker_votes(tmp_path, words):
+    ran = moldau("cluster", "up", "--data", tmp_path / "new", "--controllers", 3, *words)
+    assert ran.status == 2
+    assert "no broker votes on metadata that ZooKeeper keeps" in ran.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_cluster_has_no_more_controllers_than_brokers(tmp_path):
+    words = ("--brokers", 2, "--controllers", 3, "--base-port", free_base_port(3))
+    ran = moldau("cluster", "up", "--data", tmp_path, *words)
+    assert ran.status == 1
+    assert ran.err == "moldau: --controllers 3: there are 2 brokers to choose from\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_zookeeper_that_cannot_be_is_refused_before_anything_is_written(tmp_path):
     words = ("--base-port", free_base_port(3), "--zookeeper-connect", "z:port")
     ran = moldau("cluster", "up", "--data", tmp_path, *words)
@@ -111,6 +127,23 @@ def test_a_broker_is_not_started_before_its_controller(folder):
     ran = moldau("cluster", "start", 2, "--data", folder)
     assert (ran.status, ran.out) == (1, "")
     assert ran.err == "moldau: broker 1, the controller, does not run: start it first\n"
+
+
+def test_it_is_said_which_brokers_to_start_together(folder):
+    shape = ClusterShape("the-id", 9092, 4, controller_count=3)
+    (folder / "cluster.json").write_bytes(encode(shape))
+    ran = moldau("cluster", "start", 4, 4, "--data", folder)
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err == (
+        "moldau: 0 of 3 controllers would run, and 2 have to: start more of them at once, as with"
+        f" `moldau cluster start 1 2 4 --data {folder}`\n"
+    )
+
+
+def test_a_start_names_somebody(folder):
+    ran = moldau("cluster", "start", "--data", folder)
+    assert ran.status == 2
+    assert "BROKER|zookeeper" in ran.err
 
 
 def test_a_cluster_that_does_not_run_is_down_already(folder):

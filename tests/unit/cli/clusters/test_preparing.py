@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 
 import pytest
@@ -13,6 +14,7 @@ from moldau.cli.clusters.layout import (
     CONTROLLER_OFFSET,
     ZOOKEEPER_OFFSET,
     ZooKeeperChoice,
+    default_controller_count,
     find_cluster,
 )
 from moldau.cli.clusters.preparing import (
@@ -25,9 +27,9 @@ from moldau.cli.clusters.preparing import (
 )
 
 
-def prepared(path, brokers=None, port=None, overrides=(), zookeeper=None):
+def prepared(path, brokers=None, port=None, overrides=(), zookeeper=None, controllers=None):
     with starting(path):
-        cluster = claim(path, brokers, port, zookeeper)
+        cluster = claim(path, brokers, port, zookeeper, controllers)
         prepare(cluster, dict(overrides))
     return cluster
 
@@ -36,15 +38,17 @@ def identity(broker):
     return parse_properties((broker.data / "meta.properties").read_text())
 
 
-def test_every_directory_belongs_to_the_same_cluster(tmp_path):
-    cluster = prepared(tmp_path / "a" / "b", 3, 19092)
+@pytest.mark.parametrize("controllers", [1, 2, 3])
+def test_every_directory_belongs_to_the_same_cluster(tmp_path, controllers):
+    cluster = prepared(tmp_path / "a" / "b", 3, 19092, controllers=controllers)
+    assert len(cluster.voters) == controllers
     assert find_cluster(tmp_path / "a" / "b") == cluster
     for broker in cluster.brokers:
         told = identity(broker)
         assert (told["cluster.id"], told["node.id"]) == (
             cluster.shape.cluster_id, str(broker.broker_id),
         )  # fmt: skip
-        # Only who founds a cluster decides on its first features.
+        # Only who may be the first controller decides on the first features.
         assert (broker.data / "bootstrap.checkpoint").exists() == broker.is_voter
 
 
@@ -64,6 +68,33 @@ def test_files_that_cannot_be_written_are_named(tmp_path):
 def test_three_brokers_from_9092_on_unless_it_is_said(tmp_path):
     shape = prepared(tmp_path).shape
     assert (shape.broker_count, shape.base_port) == (3, 9092)
+
+
+def test_as_many_brokers_vote_as_a_cluster_has_by_default(tmp_path):
+    shape = prepared(tmp_path, 5).shape
+    assert shape.controller_count == default_controller_count(5)
+    assert prepared(tmp_path / "one", 1).shape.controller_count == 1
+
+
+def test_no_more_brokers_vote_than_there_are(tmp_path):
+    with pytest.raises(UserError, match="--controllers 3: there are 2 brokers to choose from"):
+        claim(tmp_path, 2, 19092, None, 3)
+
+
+def test_every_controller_needs_a_port(tmp_path):
+    with pytest.raises(UserError, match="--base-port 65524: with 3 controllers it is 65523 at mo"):
+        claim(tmp_path, 3, 65524, None, 3)
+    claim(tmp_path, 3, 65523, None, 3)
+
+
+def test_a_cluster_with_one_controller_stays_one(tmp_path):
+    prepared(tmp_path, 3, 19092, controllers=1)
+    file = tmp_path / "cluster.json"
+    told = json.loads(file.read_text())
+    del told["controller_count"]
+    file.write_text(json.dumps(told))
+    assert prepared(tmp_path).shape.controller_count == 1
+    assert json.loads(file.read_text()) == told
 
 
 def test_a_folder_is_taken_as_it_is_and_gets_the_settings_of_this_start(tmp_path):
@@ -104,7 +135,7 @@ def test_brokers_on_zookeeper_find_their_id_there(tmp_path):
 
 
 def test_a_folder_of_another_kind_is_refused(tmp_path):
-    prepared(tmp_path)
+    prepared(tmp_path, controllers=1)
     with pytest.raises(UserError, match="holds a cluster with its metadata in broker 1"):
         prepared(tmp_path, zookeeper=ZooKeeperChoice())
 
@@ -124,17 +155,20 @@ def test_without_java_it_is_said_what_is_needed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("offset", "user", "zookeeper"),
+    ("offset", "user", "zookeeper", "controllers"),
     [
-        (0, "broker 1", None),
-        (1, "broker 2", None),
-        (CONTROLLER_OFFSET, "the controller", None),
-        (ZOOKEEPER_OFFSET, "ZooKeeper", ZooKeeperChoice()),
+        (0, "broker 1", None, 1),
+        (1, "broker 2", None, 1),
+        (CONTROLLER_OFFSET, "the controller of broker 1", None, 1),
+        (CONTROLLER_OFFSET + 1, "the controller of broker 2", None, 2),
+        (ZOOKEEPER_OFFSET, "ZooKeeper", ZooKeeperChoice(), None),
     ],
 )
-def test_a_port_in_use_is_told_and_leaves_the_choice_of_another(tmp_path, offset, user, zookeeper):
+def test_a_port_in_use_is_told_and_leaves_the_choice_of_another(
+    tmp_path, offset, user, zookeeper, controllers
+):
     port = free_base_port(2)
-    cluster = claim(tmp_path, 2, port, zookeeper)
+    cluster = claim(tmp_path, 2, port, zookeeper, controllers)
     refuse_taken_ports(cluster)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port + offset))

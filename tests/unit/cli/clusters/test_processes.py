@@ -16,7 +16,7 @@ from moldau.cli.operations.known_process import identity_of
 
 @pytest.fixture
 def broker(tmp_path):
-    return LocalBroker(2, 9093, tmp_path, is_voter=False)
+    return LocalBroker(2, 9093, tmp_path, controller_port=None)
 
 
 @pytest.fixture

@@ -23,12 +23,14 @@ from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings
 
 
-def cluster(count: int, zookeeper: ZooKeeperChoice | None = None) -> ClusterFolder:
-    return ClusterFolder(Path("/c d"), ClusterShape("id", 9092, count, zookeeper))
+def cluster(
+    count: int, zookeeper: ZooKeeperChoice | None = None, controllers: int = 1
+) -> ClusterFolder:
+    return ClusterFolder(Path("/c d"), ClusterShape("id", 9092, count, zookeeper, controllers))
 
 
-def settings(count, number, overrides=()):
-    whole = cluster(count)
+def settings(count, number, overrides=(), controllers=1):
+    whole = cluster(count, controllers=controllers)
     return parse_properties(properties_text(whole, whole.broker(number), dict(overrides)))
 
 
@@ -43,6 +45,30 @@ def test_the_first_broker_is_the_controller_and_the_others_are_brokers():
         assert told["controller.quorum.voters"] == "1@127.0.0.1:9102"
         assert told["controller.listener.names"] == "CONTROLLER"
         assert told["log.dirs"] == f"/c d/broker-{number}/data"
+
+
+def test_every_node_names_all_controllers():
+    by_number = {number: settings(5, number, controllers=3) for number in range(1, 6)}
+    for number, told in by_number.items():
+        assert told["controller.quorum.voters"] == (
+            "1@127.0.0.1:9102,2@127.0.0.1:9103,3@127.0.0.1:9104"
+        )
+        assert told["process.roles"] == ("broker,controller" if number <= 3 else "broker")
+    assert by_number[3]["listeners"] == "PLAINTEXT://127.0.0.1:9094,CONTROLLER://127.0.0.1:9104"
+    assert by_number[4]["listeners"] == "PLAINTEXT://127.0.0.1:9095"
+
+
+def test_controllers_are_members_of_their_quorum_and_the_others_observe_it():
+    whole = cluster(4, controllers=3)
+    kinds = []
+    for broker in whole.brokers:
+        text = properties_text(whole, broker, {})
+        read = BrokerSettings.load(text, {}, {}, strict=True, host_name=lambda: "h")
+        assert [str(one) for one in read.quorum.controllers] == [
+            "127.0.0.1:9102", "127.0.0.1:9103", "127.0.0.1:9104",
+        ]  # fmt: skip
+        kinds.append(read.quorum.kind)
+    assert kinds == [NodeKind.MEMBER] * 3 + [NodeKind.OBSERVER]
 
 
 @pytest.mark.parametrize(("count", "replicas", "min_isr"), [(1, 1, 1), (2, 2, 2), (5, 3, 2)])

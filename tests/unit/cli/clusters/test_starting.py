@@ -11,10 +11,10 @@ import pytest
 
 from moldau.base.errors import UserError
 from moldau.cli.clusters import processes, starting
-from moldau.cli.clusters.layout import ClusterFolder, ClusterShape
-from moldau.cli.clusters.starting import bring_up
+from moldau.cli.clusters.layout import ClusterFolder, ClusterShape, ZooKeeperChoice
+from moldau.cli.clusters.starting import bring_up, refuse_too_few_controllers
 from moldau.cli.clusters.stop_signals import Interrupted, StopSignals
-from moldau.cli.clusters.stopping import kill, stop_until_signal
+from moldau.cli.clusters.stopping import kill, stop, stop_until_signal
 
 pytestmark = pytest.mark.process
 
@@ -34,9 +34,19 @@ def brokers(tmp_path):
 
 
 @pytest.fixture
+def quorum(tmp_path):
+    """A cluster of which the first three of four brokers vote."""
+    cluster = ClusterFolder(tmp_path, ClusterShape("id", 9092, 4, controller_count=3))
+    for broker in cluster.brokers:
+        broker.folder.mkdir()
+    yield cluster
+    kill(cluster.brokers)
+
+
+@pytest.fixture
 def programs(monkeypatch):
     """What runs as each broker, by its number."""
-    chosen = dict.fromkeys((1, 2, 3), SERVES)
+    chosen = dict.fromkeys((1, 2, 3, 4), SERVES)
     monkeypatch.setattr(
         processes, "command_of", lambda broker: [sys.executable, "-c", chosen[broker.broker_id]]
     )
@@ -57,6 +67,57 @@ def test_the_voter_is_up_before_the_others_start(brokers, programs):
         assert sorted(line.split(" is up")[0] for line in said[1:]) == ["broker 2", "broker 3"]
         stop_until_signal(brokers, {}, signals)
     assert [one.child.wait() for one in started] == [-signal.SIGTERM] * 3
+
+
+def waits_for(broker):
+    """A program that is ready only once another one has been started."""
+    file = str(broker.pid_file)
+    return f"import os, time\nwhile not os.path.exists({file!r}): time.sleep(0.01)\n{SERVES}"
+
+
+def test_voters_that_wait_for_each_other_come_up_before_the_others(quorum, programs):
+    first, second, third, fourth = quorum.brokers
+    programs[1], programs[2], programs[3] = map(waits_for, (second, third, first))
+    said: list[str] = []
+    with StopSignals() as signals:
+        started = bring_up([fourth, third, second, first], signals, said.append)
+    up = [line.split(" is up")[0] for line in said]
+    assert (sorted(up[:3]), up[3]) == (["broker 1", "broker 2", "broker 3"], "broker 4")
+    # They stop the other way round: who observes tells a controller that it leaves.
+    assert stop(quorum.brokers) == [fourth, first, second, third]
+    assert [one.child.wait() for one in started] == [-signal.SIGTERM] * 4
+
+
+def test_a_broker_is_started_while_most_controllers_run(quorum, programs):
+    first, second, third, fourth = quorum.brokers
+    with pytest.raises(UserError) as caught:
+        refuse_too_few_controllers(quorum, [fourth])
+    assert str(caught.value) == (
+        "0 of 3 controllers would run, and 2 have to: start more of them at once, as with `moldau"
+        f" cluster start 1 2 4 --data {quorum.path}`"
+    )
+    with pytest.raises(UserError, match=r"1 of 3 controllers .* `moldau cluster start 1 3 --data"):
+        refuse_too_few_controllers(quorum, [third])
+    refuse_too_few_controllers(quorum, [third, second])
+    with StopSignals() as signals:
+        started = bring_up([first], signals, lambda _: None)
+        refuse_too_few_controllers(quorum, [third])
+        with pytest.raises(UserError, match=r"1 of 3 controllers .* start 2 4 --data"):
+            refuse_too_few_controllers(quorum, [fourth])
+        started += bring_up([second], signals, lambda _: None)
+        refuse_too_few_controllers(quorum, [fourth])
+    kill(quorum.brokers)
+    for one in started:
+        one.child.wait()
+
+
+def test_with_one_controller_that_one_has_to_run(brokers, programs, tmp_path):
+    cluster = ClusterFolder(tmp_path, ClusterShape("id", 9092, 3))
+    with pytest.raises(UserError, match="broker 1, the controller, does not run: start it first"):
+        refuse_too_few_controllers(cluster, brokers[1:])
+    refuse_too_few_controllers(cluster, brokers)
+    on_zookeeper = ClusterFolder(tmp_path, ClusterShape(None, 9092, 3, ZooKeeperChoice()))
+    refuse_too_few_controllers(on_zookeeper, on_zookeeper.brokers[1:])
 
 
 def test_what_an_earlier_run_said_does_not_count(brokers, programs):

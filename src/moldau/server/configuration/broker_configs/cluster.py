@@ -21,7 +21,7 @@ from moldau.storage.topic_config import LONG_MAX
 
 ALWAYS_HANDS_OVER: Final = "a broker that stops always moves its leaders away first"
 LEADERS_ONLY: Final = "consumers read from leaders in this version"
-ONE_VOTER: Final = "a quorum has one voter in this version"
+JOINS_IF_TOLD: Final = "a controller does not join the voters by itself in this version"
 FIXED_FETCHES: Final = "brokers fetch metadata with fixed limits in this version"
 NOT_THERE: Final = "what it sets is not part of this version"
 FIXED_LOG: Final = "the metadata log is written by fixed rules in this version"
@@ -46,12 +46,12 @@ CLUSTER: tuple[ConfigDefinition, ...] = (
     names(
         "controller.quorum.voters",
         (),
-        "The controllers, ID@HOST:PORT; more than one are not possible yet.",
+        "The controllers, ID@HOST:PORT, with commas; all nodes name the same.",
     ),
     names(
         "controller.quorum.bootstrap.servers",
         (),
-        "Where to find the controllers; more than one are not possible yet.",
+        "Where to find controllers, HOST:PORT, with commas; the metadata log says who votes.",
     ),
     string(
         "metadata.log.dir",
@@ -156,24 +156,42 @@ CLUSTER: tuple[ConfigDefinition, ...] = (
             "The Java class that picks the replica a consumer reads from.",
         ),
     ),
+    integer(
+        "controller.quorum.election.timeout.ms",
+        1_000,
+        "How long controllers wait for a leader before they elect one.",
+        at_least(0),
+    ),
+    integer(
+        "controller.quorum.election.backoff.max.ms",
+        1_000,
+        "The longest rest between two elections of a controller.",
+        at_least(0),
+    ),
+    integer(
+        "controller.quorum.fetch.timeout.ms",
+        2_000,
+        "How long a controller may go without news of the leader.",
+        at_least(0),
+    ),
+    integer(
+        "controller.quorum.request.timeout.ms",
+        2_000,
+        "How long a controller waits for an answer.",
+        at_least(0),
+    ),
+    integer(
+        "controller.quorum.retry.backoff.ms",
+        20,
+        "How long a controller rests before it asks again.",
+        at_least(0),
+    ),
     *without_effect(
-        ONE_VOTER,
+        JOINS_IF_TOLD,
         boolean(
             "controller.quorum.auto.join.enable",
             False,
             "Let a new controller join the voters by itself.",
-        ),
-        integer(
-            "controller.quorum.election.backoff.max.ms",
-            1_000,
-            "The longest rest between two elections of a controller.",
-            at_least(0),
-        ),
-        integer(
-            "controller.quorum.election.timeout.ms",
-            1_000,
-            "How long controllers wait for a leader before they elect one.",
-            at_least(0),
         ),
     ),
     *without_effect(
@@ -183,24 +201,6 @@ CLUSTER: tuple[ConfigDefinition, ...] = (
             1_048_576,
             "The most of a snapshot a controller fetches at once.",
             at_least(1),
-        ),
-        integer(
-            "controller.quorum.fetch.timeout.ms",
-            2_000,
-            "How long a controller may go without news of the leader.",
-            at_least(0),
-        ),
-        integer(
-            "controller.quorum.request.timeout.ms",
-            2_000,
-            "How long a controller waits for an answer.",
-            at_least(0),
-        ),
-        integer(
-            "controller.quorum.retry.backoff.ms",
-            20,
-            "How long a controller rests before it asks again.",
-            at_least(0),
         ),
     ),
     long(
