@@ -21,6 +21,13 @@ import pytest
 from kits.embedded_store import commit
 from kits.metadata_samples import every_change, registration, topic_id
 from kits.observed_cluster import ObservedCluster
+from kits.stores_in_quorum import (
+    NoPeers,
+    SoleVoter,
+    format_disk,
+    quorum_store,
+    static_voters,
+)
 from kits.zookeeper_kit import SESSION_TIMEOUT_S
 from kits.zookeeper_scenarios import new_chroot
 from moldau.base.clock import Clock, SystemClock
@@ -32,6 +39,8 @@ from moldau.cluster.changes import (
     BrokerRegistered,
     BrokerUnregistered,
     Change,
+    ControllerRegistered,
+    ControllerUnregistered,
     OpaqueRecorded,
     PartitionCreated,
     TopicCreated,
@@ -140,10 +149,11 @@ class ElectedStore:
 def changes_of_the_tree() -> list[Change]:
     """One of every kind of change, except those for which a controller writes no node.
 
-    Brokers write their own nodes, and records of KRaft that we keep unread have none. The first
-    epoch of a partition is the version of a new node.
+    Brokers write their own nodes. Controllers of KRaft and records that we keep unread have none.
+    The first epoch of a partition is the version of a new node.
     """
-    others = (BrokerRegistered, BrokerChanged, BrokerUnregistered, OpaqueRecorded)
+    of_brokers = (BrokerRegistered, BrokerChanged, BrokerUnregistered)
+    others = (*of_brokers, ControllerRegistered, ControllerUnregistered, OpaqueRecorded)
     return [
         replace(change, partition=replace(change.partition, partition_epoch=0))
         if isinstance(change, PartitionCreated)
@@ -176,6 +186,11 @@ def made_bench(kind: str, folder: Path) -> Iterator[Bench]:
             yield Bench(world.run, lambda: shared.store(NODE))
             return
         disk = SimDisk(world.random("disk"), trace=world.trace)
+        if kind == "sole voter of a quorum":
+            format_disk(disk, NODE)
+            make = functools.partial(quorum_store, disk, NODE, static_voters(NODE), NoPeers())
+            yield Bench(world.run, lambda: SoleVoter(make(world, SimExecutor(world))))
+            return
         if kind == "on a simulated ZooKeeper":
             zookeeper = SimZooKeeper(SimEnsemble(world), f"broker-{NODE}")
             yield elected_bench(world.run, zookeeper, disk, world.clock)
@@ -202,6 +217,7 @@ CONTROLLERS = [
     "embedded on disk",
     "embedded in simulation",
     "of several brokers",
+    "sole voter of a quorum",
     "on a simulated ZooKeeper",
     pytest.param("on ZooKeeper", marks=pytest.mark.process),
 ]

@@ -272,6 +272,28 @@ class BrokerController(ControllerQueue):
             logger.warning("broker %d was fenced: its session has ended", fenced)
         return fenced
 
+    async def fence_gone_broker(self, broker_id: BrokerId, broker_epoch: int) -> bool:
+        """Fence a broker whose process is gone, without waiting for its session (ADR 0017).
+
+        Return whether it was in service. If it was alive after all, its next heartbeat puts it
+        into service again.
+        """
+        is_fenced = False
+
+        def decide(image: MetadataImage) -> Iterable[Step]:
+            nonlocal is_fenced
+            broker = image.brokers.get(broker_id)
+            is_fenced = broker is not None and broker.epoch == broker_epoch and not broker.fenced
+            if not is_fenced:
+                return ()
+            self._sessions.forget(SessionKey(broker_id, broker_epoch))
+            return brokers.fence_broker(
+                image, broker_id, unclean_by_default=self._settings.unclean_elections
+            )
+
+        await self._commit(decide)
+        return is_fenced
+
     async def elect_preferred_leaders(self) -> bool:
         """Move leaders back to preferred replicas; return whether to go on at once."""
         return await self.decide(

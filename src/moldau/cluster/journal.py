@@ -11,9 +11,13 @@ that have fallen behind read them.
     append -> bytes in the page cache          sync -> they survive a power cut
 
 A voter's journal is where the metadata is durable. Only what was synced may be told to anybody,
-and at most one batch is ever waiting to be. So recovery can tell a torn tail from damage: a last
-batch that is not whole was never synced, nobody was told of it, and it is cut. A broken batch with
-a whole one behind it had been promised: that is refused, not cut.
+and at most one batch of a sole voter is waiting to be. So recovery can tell a torn tail from
+damage: a last batch that is not whole was never synced, nobody was told of it, and it is cut. A
+broken batch with a whole one behind it had been promised: that is refused, not cut.
+
+A voter of several appends on while the disk syncs, so that more than one batch may wait. It notes
+how far it has synced (`sync_mark`): what is broken before the mark is refused, and what is broken
+behind it is cut.
 
 An observer's journal is a copy (`is_copy`): it is never synced, and all of it can be fetched
 again. After a power cut any part of it may be gone. It ends where the first batch is missing or
@@ -35,6 +39,8 @@ from moldau.base.files import Buffer, File, FileRegion, Files
 from moldau.base.ids import LeaderEpoch, Offset, TopicId
 from moldau.cluster.batch_files import DamagedBatch, StoredBatch, intact_batch_follows, walk
 from moldau.cluster.journal_segment import JournalSegment, read_older_segment
+from moldau.cluster.sync_mark import FILE_NAME as MARK_NAME
+from moldau.cluster.sync_mark import SyncMark
 from moldau.records.batch import BatchHeader
 from moldau.storage.checkpoints import PARTITION_METADATA, DamagedFile, write_topic_id
 from moldau.storage.epochs import LeaderEpochs, load_epochs, save_epochs
@@ -77,10 +83,14 @@ class JournalEnd(NamedTuple):
 class Journal:
     """One open metadata log. First call `load` and `resume`; then `append` and `sync` in turn."""
 
-    def __init__(self, files: Files, folder: str, *, is_copy: bool = False) -> None:
+    def __init__(
+        self, files: Files, folder: str, *, is_copy: bool = False, mark: SyncMark | None = None
+    ) -> None:
         self._files = files
         self.folder = folder
         self._is_copy = is_copy
+        self._mark = mark
+        """How far a voter of several has synced; None of others."""
         self._segments: list[JournalSegment] = []
         self._opened: tuple[JournalSegment, File] | None = None
         """The older segment that was asked for last: closed segments would use up descriptors."""
@@ -139,6 +149,12 @@ class Journal:
             if not (yield from self._load_segment(base, start_offset, last=base == following[-1])):
                 break
         self._unused += following[len(self._segments) - older :]
+        if max(self.next_offset, start_offset) < self._promised_offset:
+            raise StorageError(
+                self.folder,
+                f"ends at offset {self.next_offset}, but was synced up to {self._promised_offset}."
+                f" If other software has cut it, remove {MARK_NAME}",
+            )
 
     def _load_older(self, bases: Sequence[int], end: int | None) -> None:
         """Find the segments that end where the first needed one begins, without a gap.
@@ -179,12 +195,26 @@ class Journal:
         except DamagedBatch as damage:
             if not last or intact_batch_follows(file, damage):
                 self._refuse(base, f"{damage}, and more follows it")
+            elif self._is_promised:
+                self._refuse(base, f"{damage}, before offset {self._promised_offset}")
             return False
         return True
 
+    @property
+    def _promised_offset(self) -> int:
+        """Everything before it was synced, as far as that was noted."""
+        offset = None if self._mark is None else self._mark.offset
+        return 0 if offset is None else offset
+
+    @property
+    def _is_promised(self) -> bool:
+        """Tell whether the next batch to be read was synced once."""
+        return self.next_offset < self._promised_offset
+
     def _refuse(self, base: int, problem: str) -> None:
-        """Refuse damage to what was promised; a copy of it may end there."""
-        if not self._is_copy:
+        """Refuse damage to what was promised; a copy of it may end there, and what was not."""
+        is_noted = self._mark is not None and self._mark.offset is not None
+        if not self._is_copy and (self._is_promised or not is_noted):
             raise StorageError(self._path(base), problem)
         logger.warning("%s: %s; fetched again from there", self._path(base), problem)
 
@@ -323,6 +353,8 @@ class Journal:
         self._check_writable()
         if self._segments[-1].base == self.next_offset:
             return
+        if self._mark is not None:
+            self.sync()  # from now on a sync is one of the new segment
         try:
             self._create(self.next_offset)
         except OSError as error:
@@ -360,6 +392,8 @@ class Journal:
         """End at this offset or, if a batch reaches over it, where that batch begins."""
         self._check_writable()
         self._is_writable = False  # for good, if the disk refuses in between
+        if self._mark is not None:
+            self._mark.lower(offset)
         gone = [segment for segment in self._segments[1:] if segment.base >= offset]
         self._drop_segments(gone)
         # The newest first, so that no gap is left when it ends in between.
@@ -368,15 +402,27 @@ class Journal:
         segment.cut(offset)
         self.next_offset = segment.next_offset
         crash_point("journal.truncate.before_cut")
-        self._newest_file().truncate(segment.size)
+        self._cut_newest(segment.size)
         self.epochs.truncate_from_end(Offset(self.next_offset))
         save_epochs(self._files, self.folder, self.epochs)
         self._is_writable = True
+
+    def _cut_newest(self, size: int) -> None:
+        """Cut the newest file, durably in a voter's journal."""
+        segment, file = self._segments[-1], self._newest_file()
+        file.truncate(size)
+        if self._mark is not None:
+            # A leader may have named regions behind the cut, which wait for slow peers.
+            file.cut_off_regions(size)
+            file.sync()
+            segment.file = self._files.open(self._path(segment.base))
 
     def restart_at(self, offset: int) -> None:
         """Drop everything and go on at this offset, where a snapshot ends."""
         self._check_writable()
         self._is_writable = False
+        if self._mark is not None:
+            self._mark.lower(offset)
         gone = list(self._segments)
         self._drop_segments(gone)
         self._remove([segment.base for segment in reversed(gone)])
@@ -391,6 +437,8 @@ class Journal:
         """Give the descriptors back; closing twice is harmless."""
         self._is_writable = False
         self._opened = None
+        if self._mark is not None:
+            self._mark.close()
         for segment in self._segments:
             if segment.file is not None:
                 segment.file.close()

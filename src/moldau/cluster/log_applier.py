@@ -43,6 +43,17 @@ class LogApplier:
         self.applied_offset = image.version
         """Every record before this one was read; those of an open transaction wait."""
 
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether a metadata transaction has begun and not ended."""
+        return self._changes.open_transaction
+
+    def adopt(self, changes: Sequence[Change], image: MetadataImage) -> None:
+        """Go on behind a commit whose image is known: it need not be read back."""
+        invariant(not self.is_in_transaction, "a commit within another one's transaction")
+        self._image, self.applied_offset = image, image.version
+        self._publish(changes, image)
+
     async def apply_up_to(self, offset: int) -> None:
         """Read all records before this offset; CorruptRecords if one makes no sense."""
         while self.applied_offset < offset:

@@ -44,8 +44,16 @@ class SnapshotDownload:
                 raise SourceUnavailable(
                     f"{len(data)} bytes at {position} of a snapshot of {size} bytes"
                 )
-            self._file.append([data])
+            self.add(data)
             position += len(data)
+
+    def add(self, data: Buffer) -> None:
+        """Keep the next piece."""
+        self._file.append([data])
+
+    async def make_durable(self) -> None:
+        """Sync what was fetched, before anybody relies on it."""
+        await self._blocking(self._file.sync)
 
     async def read(self, cluster_id: str) -> tuple[MetadataImage, Quorum]:
         """Return what the snapshot says; SourceUnavailable if it did not arrive intact."""

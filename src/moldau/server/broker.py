@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moldau.base.errors import MoldauError, StorageError, UserError
 from moldau.base.ids import random_uuid
@@ -21,9 +21,15 @@ from moldau.base.network import Address, Listener
 from moldau.cluster.brokers import BrokerRegistration
 from moldau.cluster.metadata_feed import MetadataFeed
 from moldau.cluster.model import Endpoint as AdvertisedEndpoint
+from moldau.cluster.raft.voters import NodeId
 from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings, host_limits
-from moldau.server.controller_routes import make_controller_dispatcher
+from moldau.server.controller_routes import (
+    Row,
+    feed_rows,
+    make_controller_dispatcher,
+    quorum_rows,
+)
 from moldau.server.handlers.produce_fast_path import PRODUCE_KEY
 from moldau.server.network.connection import Connection
 from moldau.server.network.connections import ConnectionLimits, Connections
@@ -38,6 +44,9 @@ from moldau.server.parts import Parts, Ports
 from moldau.server.routes import make_routes
 from moldau.server.upkeep.housekeeping import Chore, keep_doing
 from moldau.storage.recovery import Report
+
+if TYPE_CHECKING:
+    from moldau.server.quorum.quorum_parts import QuorumParts
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +87,8 @@ class Broker:
         self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._heartbeats: asyncio.Task[None] | None = None
+        self._registration: asyncio.Task[None] | None = None
+        """That of the controller in this process; unlike the others it ends."""
         self._failure: asyncio.Future[MoldauError] = asyncio.get_running_loop().create_future()
         """Done with the reason once this broker cannot follow its cluster any more."""
         # Where this node is a controller that others can reach:
@@ -135,7 +146,9 @@ class Broker:
         await self._listen()
         await self.parts.store.start(usable_directories)
         self.parts.store.on_failed(self._store_failed)
-        if self.parts.elected is None and await self.parts.controller.claim():
+        if self.parts.quorum is not None:
+            self._join_quorum(self.parts.quorum)
+        elif self.parts.elected is None and await self.parts.controller.claim():
             self._serve_nodes()
         await self._read_metadata()
         self._load_logs()
@@ -151,6 +164,7 @@ class Broker:
                 *((chore.name, keep_doing(chore)) for chore in self._chores()),
             )
         ]
+        self._tell_controller()
         self._gate.open()
         self.connections.dispatch_by(self._dispatcher.handle)
         self.connections.begin()
@@ -176,16 +190,33 @@ class Broker:
             ]
             self.connections.begin()
 
+    def _join_quorum(self, quorum: QuorumParts) -> None:
+        """Take part in the quorum from now on: without this node there may be no majority."""
+        self._answer_nodes(quorum_rows(quorum.store.node, NodeId(self.parts.broker_id)))
+        quorum.follow_voters()
+        self._tasks += [
+            asyncio.create_task(quorum.run_for_controller(), name="controllership"),
+            asyncio.create_task(quorum.watches.run(), name="broker watches"),
+        ]
+
+    def _tell_controller(self) -> None:
+        """Let the active controller know of the controller in this process, in the background."""
+        if self.parts.quorum is not None:
+            work = self.parts.quorum.register_controller()
+            self._registration = asyncio.create_task(work, name="controller registration")
+
     def _serve_nodes(self) -> None:
         """Answer other nodes, from now on: they wait for this one to start."""
         log = self.parts.store.leader_log
         if log is None or not self._controller_listeners:
             return
         feed = self.parts.feed = MetadataFeed(log, self.parts.ports.clock)
-        dispatcher = make_controller_dispatcher(
-            self.parts, self.parts.controller, feed, tuple(self._dispatcher.routes.values())
+        self._answer_nodes(feed_rows(feed))
+
+    def _answer_nodes(self, metadata: Sequence[Row]) -> None:
+        self._controller_dispatcher = make_controller_dispatcher(
+            self.parts, self.parts.controller, metadata, tuple(self._dispatcher.routes.values())
         )
-        self._controller_dispatcher = dispatcher
         self._controller_connections.begin()
 
     async def _read_metadata(self) -> None:
@@ -394,6 +425,7 @@ class Broker:
         await self.parts.directory_reports.close()
         self.connections.close_all()
         self._dispatcher.close()
+        await self._leave_quorum()
         await self._stop_serving_nodes()
         await self.parts.store.close()
         for channels in (self.parts.channels, self._successors):
@@ -417,6 +449,13 @@ class Broker:
                 handler, calls, LeaderHints(parts.image), parts.broker_id, parts.ports.clock
             ),
         )
+
+    async def _leave_quorum(self) -> None:
+        """Hand the metadata over while others can still ask: a leader is told of by its answers."""
+        quorum = self.parts.quorum
+        if quorum is not None:
+            await quorum.close()
+            await self.parts.store.close()
 
     async def _stop_serving_nodes(self) -> None:
         await self._controller_connections.finish(STOP_PATIENCE_S)
@@ -444,10 +483,12 @@ class Broker:
         return False
 
     async def _cancel_tasks(self) -> None:
-        for task in self._tasks:
+        tasks, self._tasks = self._tasks, []
+        if self._registration is not None:
+            tasks.append(self._registration)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _log_recovery(reports: Sequence[Report], elapsed_s: float) -> None:

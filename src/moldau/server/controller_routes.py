@@ -10,40 +10,73 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from moldau.cluster.controller import Controller
+from moldau.cluster.kraft.node import RaftNode
 from moldau.cluster.metadata_feed import MetadataFeed
+from moldau.cluster.raft.voters import NodeId
 from moldau.security.operations import AclOperation
 from moldau.server.api_permissions import API_PERMISSIONS
 from moldau.server.handlers.api_versions import ApiVersionsHandler
+from moldau.server.handlers.controller_registration import ControllerRegistrationHandler
 from moldau.server.handlers.members import MemberHandlers
 from moldau.server.handlers.metadata_feed import (
     FETCH_SNAPSHOT_VERSIONS,
-    METADATA_FEED_PERMISSIONS,
     METADATA_FETCH_VERSIONS,
     MetadataFeedHandlers,
 )
+from moldau.server.handlers.raft import RaftHandlers
 from moldau.server.network.dispatch import Dispatcher, Route
 from moldau.server.network.permissions import on_cluster
 from moldau.server.nodes.forwarding import FORWARDED
-from moldau.server.nodes.inner_requests import EnvelopeHandler
+from moldau.server.nodes.inner_requests import EnvelopeHandler, while_active
 from moldau.server.parts import Parts
 
 NODE_PERMISSIONS: Final = (on_cluster(AclOperation.CLUSTER_ACTION),)
 
 
+Row = tuple[int, str, Callable[..., Any]]
+"""An API's key, the versions served, and who serves them."""
+
+
+def feed_rows(feed: MetadataFeed) -> list[Row]:
+    """Return what serves the log of the only voter."""
+    metadata = MetadataFeedHandlers(feed)
+    return [
+        (1, METADATA_FETCH_VERSIONS, metadata.fetch),
+        (59, FETCH_SNAPSHOT_VERSIONS, metadata.fetch_snapshot),
+    ]
+
+
+def quorum_rows(node: RaftNode, own: NodeId) -> list[Row]:
+    """Return what serves the other nodes of a quorum of several."""
+    raft = RaftHandlers(node, own)
+    return [
+        (1, METADATA_FETCH_VERSIONS, raft.fetch),
+        (52, "0-2", raft.take_part),
+        (53, "0-1", raft.take_part),
+        (54, "0-1", raft.take_part),
+        (59, FETCH_SNAPSHOT_VERSIONS, raft.fetch),
+        (82, "0", raft.take_part),
+    ]
+
+
 def make_controller_dispatcher(
-    parts: Parts, controller: Controller, feed: MetadataFeed, routes: Sequence[Route]
+    parts: Parts, controller: Controller, metadata: Sequence[Row], routes: Sequence[Route]
 ) -> Dispatcher:
     """Put together what answers other nodes; `routes` are those of this node's broker.
 
-    Their handlers answer what was forwarded, as if the client had asked this broker.
+    Their handlers answer what was forwarded, as if the client had asked this broker. `metadata`
+    serves the log of the metadata.
     """
     metrics, clock = parts.metrics, parts.ports.clock
     members = MemberHandlers(controller)
-    metadata = MetadataFeedHandlers(feed)
     api_versions = ApiVersionsHandler(
         parts.image, parts.broker_id, lambda: parts.store.kraft_version
     )
-    forwarded = [route for route in routes if route.api.key in FORWARDED]
+    forwarded = [
+        Route(one.api.key, FORWARDED[one.api.key], one.handler, metrics, one.permissions)
+        for one in routes
+        if one.api.key in FORWARDED
+    ]
     inner = Dispatcher(forwarded, clock, api_versions.unsupported, metrics.lag)
     envelopes = EnvelopeHandler(
         inner.handle,
@@ -56,16 +89,14 @@ def make_controller_dispatcher(
         return Route(key, versions, handler, metrics, NODE_PERMISSIONS)
 
     own = [
-        Route(1, METADATA_FETCH_VERSIONS, metadata.fetch, metrics, METADATA_FEED_PERMISSIONS),
+        *(row(*one) for one in metadata),
         Route(18, "0-5", api_versions, metrics, API_PERMISSIONS[18]),
         row(56, "2-3", members.alter_partitions),
-        row(58, "0", envelopes),
-        Route(
-            59, FETCH_SNAPSHOT_VERSIONS, metadata.fetch_snapshot, metrics, METADATA_FEED_PERMISSIONS
-        ),
+        row(58, "0", while_active(controller, envelopes)),
         row(62, "0-4", members.register),
         row(63, "0-2", members.heartbeat),
         row(67, "0", members.allocate_producer_ids),
+        row(70, "0", ControllerRegistrationHandler(controller)),
         row(73, "0", members.assign_directories),
     ]
     table = [*own, *forwarded]

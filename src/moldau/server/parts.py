@@ -20,6 +20,7 @@ from moldau.cluster.broker_controller import ControllerSettings
 from moldau.cluster.changes import Change, ConfigChanged
 from moldau.cluster.controller import Controller
 from moldau.cluster.controller_requests import BrokerRequests
+from moldau.cluster.feature_updates import QuorumContext
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.leader_log import LeaderLog
 from moldau.cluster.metadata_feed import MetadataFeed, ObserverState
@@ -45,6 +46,7 @@ from moldau.server.lifecycle.internal_partitions import Coordinators, LogParts
 from moldau.server.lifecycle.replicas import Replicas
 from moldau.server.lifecycle.runtimes import Runtimes
 from moldau.server.nodes.broker_channels import BrokerChannels
+from moldau.server.nodes.broker_watches import BrokerWatches
 from moldau.server.nodes.controller_channel import ControllerChannel
 from moldau.server.nodes.directory_reports import DirectoryReports
 from moldau.server.nodes.image_waits import ImageWaits
@@ -63,6 +65,7 @@ from moldau.storage.resources import Resources
 from moldau.storage.topic_config import LogConfig
 
 if TYPE_CHECKING:
+    from moldau.server.quorum.quorum_parts import QuorumParts
     from moldau.server.zookeeper.elected_parts import ElectedParts
     from moldau.server.zookeeper.membership import ZooKeeperMembership
 
@@ -139,14 +142,13 @@ class Parts:
         """Active where this node votes; elsewhere it refuses everything."""
         self.live_brokers = LiveBrokers(self.image, settings.listeners.inter_broker.name)
         self.elected = self._make_elected()
-        """What a broker has that may be elected controller; None where nobody is elected."""
+        """What a broker has on ZooKeeper; None elsewhere."""
+        self.quorum = self._make_quorum()
+        """What a node has in a quorum of several; None elsewhere."""
         self.channels = self._open_channels()
         """The ways to the controller, where it is another node."""
-        self.requests: BrokerRequests = self.controller
+        self.requests = self._make_requests()
         """How this broker asks for changes: itself, or another node."""
-        if self.channels is not None:
-            remote = RemoteController(self.channels, ImageWaits(self.store))
-            self.requests = self.elected.requests(remote) if self.elected else remote
         self.housekeeping = self._make_housekeeping()
         self.membership: Membership | ZooKeeperMembership = self._make_membership()
         self.isr_proposals = IsrProposals(
@@ -195,6 +197,28 @@ class Parts:
 
         assert isinstance(self.store, ZooKeeperStore)  # that is what such settings ask for
         return ElectedParts(self, self.store)
+
+    def _make_quorum(self) -> QuorumParts | None:
+        if not self.settings.quorum.has_several_controllers:
+            return None
+        from moldau.cluster.kraft.store import RaftStore  # noqa: PLC0415 - see there
+        from moldau.server.quorum.quorum_parts import QuorumParts  # noqa: PLC0415
+
+        assert isinstance(self.store, RaftStore)  # that is what such settings ask for
+        return QuorumParts(self, self.store)
+
+    @property
+    def watches(self) -> BrokerWatches | None:
+        """What notices that processes of brokers are gone; None where a session has to tell."""
+        elected = self.elected or self.quorum
+        return None if elected is None else elected.watches
+
+    def _make_requests(self) -> BrokerRequests:
+        if self.channels is None:
+            return self.controller
+        remote = RemoteController(self.channels, ImageWaits(self.store))
+        elected = self.elected or self.quorum
+        return remote if elected is None else elected.requests(remote)
 
     def _make_membership(self) -> Membership | ZooKeeperMembership:
         values = self.settings.values
@@ -264,13 +288,12 @@ class Parts:
         )
 
     def _make_fetchers(self) -> Fetchers:
-        ports = self.ports
         return Fetchers(
             FollowerContext(
                 self.broker_id,
                 self.broker_epoch,
                 self.live_brokers,
-                ClientPorts(ports.network, ports.clock, ports.random),
+                self.client_ports(),
                 _fetch_settings(self.settings.values),
                 self.flusher,
                 self._make_throttle(FOLLOWER),
@@ -296,20 +319,29 @@ class Parts:
                 if self.settings.quorum.kind is NodeKind.ELECTED
                 else 0,
             ),
+            quorum=None if settings.quorum.kind is NodeKind.ELECTED else self._feature_context,
         )
 
+    def _feature_context(self) -> QuorumContext:
+        if self.quorum is not None:
+            return self.quorum.feature_context()
+        minimum = self.settings.values.integer("min.insync.replicas")
+        return QuorumContext(self.broker_id, {self.broker_id}, self.store.kraft_version, minimum)
+
     def _can_make_logs(self) -> bool:
-        """Tell whether new partitions find room; on ZooKeeper, if only on other brokers."""
-        # There, the broker answers that it cannot make a log, and another one leads.
-        is_elected = self.settings.quorum.kind is NodeKind.ELECTED
+        """Tell whether new partitions find room; where controllers are elected, if only elsewhere.
+
+        There, a broker without room says so, and another one leads.
+        """
+        is_elected = self.settings.quorum.kind in (NodeKind.ELECTED, NodeKind.MEMBER)
         return self.logs.can_make_logs or (is_elected and len(self.image().brokers) > 1)
 
     def _open_channels(self) -> Channels | None:
-        if self.elected is not None:
-            return self.elected.open_channels()
+        if (elected := self.elected or self.quorum) is not None:
+            return elected.open_channels()
         if self.settings.quorum.kind is not NodeKind.OBSERVER:
             return None
-        ports = ClientPorts(self.ports.network, self.ports.clock, self.ports.random)
+        ports = self.client_ports()
         timeout_ms = self.settings.values.integer("controller.socket.timeout.ms")
         return Channels(
             lambda purpose: ControllerChannel(
@@ -324,10 +356,14 @@ class Parts:
         """Return the ways to other brokers for one kind of request."""
         return BrokerChannels(
             self.live_brokers,
-            ClientPorts(self.ports.network, self.ports.clock, self.ports.random),
+            self.client_ports(),
             client_id=f"broker-{self.broker_id}-{purpose}",
             request_timeout_ms=timeout_ms,
         )
+
+    def client_ports(self) -> ClientPorts:
+        """Return what connections to other nodes need of the outside world."""
+        return ClientPorts(self.ports.network, self.ports.clock, self.ports.random)
 
     def broker_epoch(self) -> int:
         """Return the epoch this broker is registered with; -1 while it is not."""

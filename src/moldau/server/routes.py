@@ -12,8 +12,9 @@ from functools import partial
 from typing import Any
 
 from moldau.cluster.model import ResourceType
+from moldau.cluster.quorum_description import QuorumDescription
+from moldau.cluster.raft.voters import VoterEndpoint
 from moldau.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
-from moldau.protocol.messages.metadata import QuorumListener
 from moldau.protocol.single_fetch import FETCH_KEY
 from moldau.security.session import Session
 from moldau.server.api_permissions import API_PERMISSIONS
@@ -49,6 +50,7 @@ from moldau.server.lifecycle.topic_admin import TopicAdmin, TopicCreation
 from moldau.server.network.dispatch import FastPath, Route
 from moldau.server.nodes.forwarding import FORWARDED, Forwarder
 from moldau.server.nodes.leader_hints import LeaderHints
+from moldau.server.nodes.sole_voter import describe_sole_voter
 from moldau.server.parts import Parts
 from moldau.server.transactions.producer_ids import ProducerIds
 from moldau.server.transactions.writes import TransactionalWrites, marker_state
@@ -181,7 +183,7 @@ def _forward(routes: Sequence[Route], parts: Parts) -> None:
     for route in routes:
         if route.api.key in FORWARDED:
             route.forward = forwarder
-            if parts.elected is not None:
+            if parts.elected is not None or parts.quorum is not None:
                 route.forwards_now = lambda: not parts.controller.is_active
             if route.api.key in ALTER_CONFIGS_KEYS:
                 route.is_own = _names_a_logger
@@ -203,7 +205,7 @@ def _discovery(
         internal_topics,
         auto_create=settings.auto_create_topics_enable,
         partition_limit=settings.max_request_partition_size_limit,
-        is_suspected=parts.elected.watches.is_suspected if parts.elected else lambda _: False,
+        is_suspected=parts.watches.is_suspected if parts.watches else lambda _: False,
     )
 
 
@@ -282,12 +284,7 @@ def _cluster_rows(parts: Parts) -> tuple[Row, ...]:
     """What asks a cluster about its brokers; one broker has short answers."""
     replicas = ReassignmentHandlers(parts.image, parts.controller)
     quorum = QuorumHandlers(
-        parts.store,
-        parts.broker_id,
-        parts.ports.clock,
-        parts.controller,
-        parts.observers,
-        _controller_endpoints(parts.settings),
+        parts.store, parts.broker_id, parts.controller, _quorum_description(parts)
     )
     return (
         (34, "0-2", ReplicaDirectoryHandler(parts.logs)),
@@ -299,13 +296,31 @@ def _cluster_rows(parts: Parts) -> tuple[Row, ...]:
         (55, FORWARDED[55], quorum.describe),
         (57, FORWARDED[57], quorum.update_features),
         (64, FORWARDED[64], quorum.unregister_broker),
-        (80, FORWARDED[80], quorum.add_voter),
-        (81, FORWARDED[81], quorum.remove_voter),
+        *_voter_rows(parts, quorum),
         (94, FORWARDED[94], quorum.unregister_controller),
     )
 
 
-def _controller_endpoints(settings: BrokerSettings) -> list[QuorumListener]:
+def _voter_rows(parts: Parts, sole: QuorumHandlers) -> tuple[Row, ...]:
+    """Who changes the voters: a quorum of several, or nobody."""
+    voters = sole if parts.quorum is None else parts.quorum.voter_changes()
+    return (80, FORWARDED[80], voters.add_voter), (81, FORWARDED[81], voters.remove_voter)
+
+
+def _quorum_description(parts: Parts) -> Callable[[], QuorumDescription | None]:
+    if parts.quorum is not None:
+        return parts.quorum.store.describe
+    endpoints = _controller_endpoints(parts.settings)
+    return lambda: describe_sole_voter(
+        parts.store,
+        parts.broker_id,
+        parts.observers(),
+        endpoints,
+        parts.ports.clock.wall_ms(),
+    )
+
+
+def _controller_endpoints(settings: BrokerSettings) -> list[VoterEndpoint]:
     """Name where other nodes reach this controller: as the settings of all nodes say, if they do.
 
     One listener of a cluster may be bound to every interface, and the settings name a host for it.
@@ -313,8 +328,8 @@ def _controller_endpoints(settings: BrokerSettings) -> list[QuorumListener]:
     opened = settings.listeners.controller
     addresses = settings.quorum.controllers[: len(opened)]
     if addresses:
-        return [QuorumListener(opened[0].name, one.host, one.port) for one in addresses]
-    return [QuorumListener(one.name, one.advertised_host, one.advertised_port) for one in opened]
+        return [VoterEndpoint(opened[0].name, one.host, one.port) for one in addresses]
+    return [VoterEndpoint(one.name, one.advertised_host, one.advertised_port) for one in opened]
 
 
 def _produce(parts: Parts) -> ProduceHandler:

@@ -14,6 +14,7 @@ from moldau.base.ids import BrokerId
 from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.kept_snapshots import MetadataRetention
 from moldau.cluster.observer import ObserverStore
+from moldau.cluster.snapshotting import SnapshotPace
 from moldau.cluster.zookeeper.client.connect_string import ConnectString
 from moldau.cluster.zookeeper.client.port import ZooKeeper
 from moldau.cluster.zookeeper.client.tls import ZooKeeperTls
@@ -34,6 +35,8 @@ def node_store(settings: BrokerSettings, ports: Ports) -> BrokerStore:
     """Make the store that a node's part in its cluster asks for."""
     if settings.quorum.kind is NodeKind.ELECTED:
         return zookeeper_store(settings, ports)
+    if settings.quorum.has_several_controllers:
+        return quorum_store(settings, ports)
     if settings.quorum.kind is NodeKind.OBSERVER:
         return observer_store(settings, ports)
     return embedded_store(settings, ports)
@@ -50,9 +53,9 @@ def embedded_store(settings: BrokerSettings, ports: Ports) -> EmbeddedStore:
         metadata_directory=settings.metadata_log_dir,
         executor=ports.executor,
         min_insync_replicas=settings.values.integer("min.insync.replicas"),
-        snapshot_after_bytes=settings.values.integer(SNAPSHOT_BYTES),
-        snapshot_interval_s=settings.values.integer(SNAPSHOT_INTERVAL) / 1000,
-        retention=_retention(settings),
+        snapshot_after_bytes=metadata_pace(settings).after_bytes,
+        snapshot_interval_s=metadata_pace(settings).interval_s,
+        retention=metadata_retention(settings),
     )
 
 
@@ -75,10 +78,18 @@ def observer_store(settings: BrokerSettings, ports: Ports) -> ObserverStore:
         metadata_directory=settings.metadata_log_dir,
         executor=ports.executor,
         fetch_bytes=settings.values.integer("controller.quorum.fetch.max.bytes"),
-        snapshot_after_bytes=settings.values.integer(SNAPSHOT_BYTES),
-        snapshot_interval_s=settings.values.integer(SNAPSHOT_INTERVAL) / 1000,
-        retention=_retention(settings),
+        snapshot_after_bytes=metadata_pace(settings).after_bytes,
+        snapshot_interval_s=metadata_pace(settings).interval_s,
+        retention=metadata_retention(settings),
     )
+
+
+def quorum_store(settings: BrokerSettings, ports: Ports) -> BrokerStore:
+    """Make the store of a node in a quorum of several, whether it votes or not."""
+    # Imported here: other brokers do not need it.
+    from moldau.server.quorum.quorum_store import make_quorum_store  # noqa: PLC0415
+
+    return make_quorum_store(settings, ports, metadata_pace(settings), metadata_retention(settings))
 
 
 def node_zookeeper(settings: BrokerSettings, ports: Ports) -> ZooKeeper:
@@ -136,6 +147,13 @@ def kazoo_zookeeper(
     )
 
 
-def _retention(settings: BrokerSettings) -> MetadataRetention:
+def metadata_pace(settings: BrokerSettings) -> SnapshotPace:
+    """Read when a snapshot of the metadata is due."""
+    values = settings.values
+    return SnapshotPace(values.integer(SNAPSHOT_BYTES), values.integer(SNAPSHOT_INTERVAL) / 1000)
+
+
+def metadata_retention(settings: BrokerSettings) -> MetadataRetention:
+    """Read how much of the metadata's history is kept."""
     values = settings.values
     return MetadataRetention(values.integer(RETENTION_BYTES), values.integer(RETENTION_MS))

@@ -13,6 +13,7 @@ from kits.request_kit import context, session
 from kits.slicing import finished
 from moldau.cluster.changes import BrokerChanged, BrokerUnregistered, PartitionChanged
 from moldau.cluster.metadata_feed import ObserverState
+from moldau.cluster.raft.voters import VoterEndpoint
 from moldau.cluster.store import StoreFailed
 from moldau.cluster.topics import NewTopic
 from moldau.protocol.errors import ApiError, ErrorCode
@@ -28,6 +29,7 @@ from moldau.protocol.messages.metadata import (
 )
 from moldau.server.handlers.discovery import DiscoveryHandlers
 from moldau.server.handlers.quorum import QuorumHandlers
+from moldau.server.nodes.sole_voter import describe_sole_voter
 
 VOTER = 2
 OTHER_DIRECTORY = b"another-log-dir!"
@@ -160,13 +162,12 @@ def quorum(controller=None, observers=()):
     state = SimpleNamespace(
         image=Kit().image, leader_epoch=7, kraft_version=0, metadata_directory_id=b"d" * 16
     )
+    endpoints = [VoterEndpoint("CONTROLLER", "host", 9093)]
     return QuorumHandlers(
         state,
         VOTER,
-        HandClock(),
         controller,
-        lambda: observers,
-        [QuorumListener("CONTROLLER", "host", 9093)],
+        lambda: describe_sole_voter(state, VOTER, observers, endpoints, HandClock().wall_ms()),
     )
 
 

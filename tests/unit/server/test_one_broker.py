@@ -10,22 +10,26 @@ from types import SimpleNamespace
 import pytest
 
 from kits.filled_messages import filled
-from kits.log_kit import HandClock
-from kits.metadata_samples import with_brokers, with_topic
+from kits.metadata_samples import controller, with_brokers, with_topic
 from kits.slicing import answered, count_pauses, finished
 from moldau.base.clock import SystemClock
 from moldau.base.errors import ProtocolError
 from moldau.base.ids import PartitionKey
 from moldau.cluster.changes import FeatureLevelSet, PartitionChanged
 from moldau.cluster.controller import Controller
+from moldau.cluster.feature_updates import QuorumContext
 from moldau.cluster.features import levels_in_force, supported_features
 from moldau.cluster.formatting import FIRST_FEATURES
 from moldau.cluster.topics import NewTopic, TopicDefaults
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.fields import Versions
 from moldau.protocol.messages.brokers import (
+    ControllerRegistrationRequest,
     FeatureUpdateKey,
+    RegistrationFeature,
+    RegistrationListener,
     UnregisterBrokerRequest,
+    UnregisterControllerRequest,
     UpdateFeaturesRequest,
 )
 from moldau.protocol.messages.log_dirs import (
@@ -67,10 +71,12 @@ from moldau.protocol.messages.security import (
 )
 from moldau.protocol.registry import encode_response, find_api
 from moldau.server.handlers import access, quotas
+from moldau.server.handlers.controller_registration import ControllerRegistrationHandler
 from moldau.server.handlers.disabled_groups import DISABLED_ROWS
 from moldau.server.handlers.quorum import QuorumHandlers
 from moldau.server.handlers.reassignment import ReassignmentHandlers
 from moldau.server.handlers.replica_directories import ReplicaDirectoryHandler
+from moldau.server.nodes.sole_voter import describe_sole_voter
 
 MANY = 5_000
 SMALL_STEPS = 100
@@ -87,10 +93,12 @@ def image():
 class Decided:
     """A store that shows an image, and the controller that changes it."""
 
-    def __init__(self, image):
+    def __init__(self, image, quorum=None):
         self.image = image
         self.epoch = 1
-        self.controller = Controller(self, TopicDefaults(), None, None, lambda: True, SystemClock())
+        self.controller = Controller(
+            self, TopicDefaults(), None, None, lambda: True, SystemClock(), quorum=quorum
+        )
         self.handlers = ReassignmentHandlers(lambda: self.image, self.controller)
         asyncio.run(self.controller.claim())
 
@@ -110,12 +118,24 @@ def replicas(image):
     return Decided(image).handlers
 
 
-@pytest.fixture
-def quorum(image):
+def quorum_handlers(decided):
     state = SimpleNamespace(
-        image=image, leader_epoch=7, kraft_version=0, metadata_directory_id=b"d" * 16
+        image=decided.image, leader_epoch=7, kraft_version=0, metadata_directory_id=b"d" * 16
     )
-    return QuorumHandlers(state, 1, HandClock(), Decided(image).controller, list)
+    return QuorumHandlers(
+        state, 1, decided.controller, lambda: describe_sole_voter(state, 1, (), (), 0)
+    )
+
+
+@pytest.fixture
+def decided(image):
+    """The metadata of a quorum of one, and their controller."""
+    return Decided(image, lambda: QuorumContext(1, {1}, 0, 1))
+
+
+@pytest.fixture
+def quorum(decided):
+    return quorum_handlers(decided)
 
 
 def at(version):
@@ -245,10 +265,10 @@ def test_no_other_log_has_a_quorum(quorum):
 # Features
 
 
-def updated(quorum, *updates, version=2):
+def updated(quorum, *updates, version=2, validate_only=False):
     keys = [FeatureUpdateKey(name, level, False, kind) for name, level, kind in updates]
-    request = UpdateFeaturesRequest(feature_updates=keys)
-    return finished(quorum.update_features(request, at(version)))
+    request = UpdateFeaturesRequest(feature_updates=keys, validate_only=validate_only)
+    return answered(quorum.update_features(request, at(version)))
 
 
 @pytest.mark.parametrize(
@@ -277,16 +297,65 @@ def test_a_feature_may_have_the_level_it_has(quorum, name, level, kind):
         ("metadata.version", 1, 3),
         ("metadata.version", -1, 1),
         ("metadata.version", 30, 0),
-        ("transaction.version", 1, 3),
+        ("transaction.version", 3, 1),
         ("kraft.version", 1, 1),
         ("cats", 1, 1),
         ("cats", 0, 2),
     ],
 )
-def test_no_other_level_is_taken(quorum, name, level, kind):
-    answer = updated(quorum, ("group.version", 1, 1), (name, level, kind))
+def test_a_level_that_cannot_be_is_refused_with_all_others(decided, quorum, name, level, kind):
+    before = decided.image
+    answer = updated(quorum, ("transaction.version", 1, 2), (name, level, kind), version=1)
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert name in answer.error_message
     assert not answer.results
+    assert decided.image is before
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_feature_gets_another_level(decided, quorum, version):
+    names = ("transaction.version", "group.version")
+    keys = [FeatureUpdateKey(names[0], 1), FeatureUpdateKey(names[1], 0)]
+    for key in keys:
+        # Version 0 has a flag where later ones have the kind of the change.
+        key.allow_downgrade, key.upgrade_type = (True, 1) if version == 0 else (False, 2)
+    request = UpdateFeaturesRequest(feature_updates=keys)
+    answer = answered(quorum.update_features(request, at(version)))
+    assert (answer.error_code, answer.error_message) == (0, None)
+    told = [(name, 0) for name in names] if version < 2 else []
+    assert [(one.feature, one.error_code) for one in answer.results] == told
+    assert decided.image.features["transaction.version"] == 1
+    assert "group.version" not in decided.image.features
+
+
+def test_only_asked_for_a_feature_keeps_its_level(decided, quorum):
+    before = decided.image
+    assert updated(quorum, ("transaction.version", 1, 2), validate_only=True).error_code == 0
+    assert decided.image is before
+
+
+@pytest.mark.parametrize("level", [0, 1, 3])
+def test_in_a_cluster_on_zookeeper_levels_stay(image, level):
+    decided = Decided(image)
+    handlers = quorum_handlers(decided)
+    for kind in (1, 2, 3):
+        answer = updated(handlers, ("transaction.version", level, kind))
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert updated(handlers, ("transaction.version", 2, 1)).error_code == 0
+    assert decided.image is image
+
+
+def test_many_names_are_refused_without_a_look_at_them(quorum):
+    names = [(f"feature-{number}", 1, 1) for number in range(MANY)]
+    assert updated(quorum, *names).error_code == ErrorCode.INVALID_REQUEST
+    same = [("transaction.version", 2, 1)] * MANY
+    answer = updated(quorum, *same, version=1)
+    assert (answer.error_code, len(answer.results)) == (0, 1)
+
+
+def test_without_a_controller_no_feature_is_changed(decided, quorum):
+    decided.controller._lost()
+    assert updated(quorum, ("transaction.version", 1, 2)).error_code == ErrorCode.NOT_CONTROLLER
 
 
 def test_clients_are_not_told_of_group_protocols_that_are_not_there(image):
@@ -310,8 +379,79 @@ def test_clients_are_not_told_of_group_protocols_that_are_not_there(image):
 def test_levels_of_an_earlier_folder_are_told_as_they_are(image):
     earlier = image.apply([FeatureLevelSet("metadata.version", 21)], image.version)
     supported = supported_features(earlier, 1)
-    assert supported["metadata.version"].maximum == 21
+    assert supported["metadata.version"].maximum == 30
+    assert levels_in_force(earlier, supported)["metadata.version"] == 21
     assert levels_in_force(earlier, supported)["kraft.version"] == 1
+
+
+# Controllers
+
+
+def registering(one, **parts):
+    request = ControllerRegistrationRequest(
+        one.id,
+        one.incarnation_id,
+        False,
+        [RegistrationListener(*endpoint) for endpoint in one.endpoints],
+        [RegistrationFeature(*feature) for feature in one.features],
+    )
+    for name, value in parts.items():
+        setattr(request, name, value)
+    return request
+
+
+def test_a_controller_is_registered_and_forgotten(decided, quorum):
+    wanted = replace(controller(3), zk_migration_ready=False)
+    for _ in range(2):
+        answer = answered(
+            ControllerRegistrationHandler(decided.controller)(registering(wanted), at(0))
+        )
+        assert (answer.error_code, answer.error_message) == (0, None)
+    assert decided.image.controllers == {3: wanted}
+    forget = UnregisterControllerRequest(3)
+    early = answered(quorum.unregister_controller(forget, at(0)))
+    assert early.error_code == ErrorCode.UNSUPPORTED_VERSION
+    decided.image = decided.image.apply([FeatureLevelSet("metadata.version", 33)], 99)
+    assert answered(quorum.unregister_controller(forget, at(0))).error_code == 0
+    assert not decided.image.controllers
+    again = answered(quorum.unregister_controller(forget, at(0)))
+    assert again.error_code == ErrorCode.UNKNOWN_CONTROLLER_ID
+    voter = answered(quorum.unregister_controller(UnregisterControllerRequest(1), at(0)))
+    assert voter.error_code == ErrorCode.INVALID_REQUEST
+
+
+LONG = "n" * 256
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"controller_id": -1},
+        {"listeners": [RegistrationListener("L", "h", 1, 0)] * 101},
+        {"features": [RegistrationFeature("f", 0, 1)] * 101},
+        {"listeners": [RegistrationListener(LONG, "h", 1, 0)]},
+        {"listeners": [RegistrationListener("L", LONG, 1, 0)]},
+        {"features": [RegistrationFeature(LONG, 0, 1)]},
+    ],
+)
+def test_what_no_controller_says_is_not_kept(decided, quorum, parts):
+    request = registering(controller(3), **parts)
+    answer = answered(ControllerRegistrationHandler(decided.controller)(request, at(0)))
+    assert answer.error_code == ErrorCode.INVALID_REGISTRATION
+    assert not decided.image.controllers
+
+
+def test_where_nobody_votes_no_controller_registers(image):
+    unable = Decided(image)
+    handlers = quorum_handlers(unable)
+    answer = answered(
+        ControllerRegistrationHandler(unable.controller)(registering(controller(3)), at(0))
+    )
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    for controller_id in (1, 3):
+        request = UnregisterControllerRequest(controller_id)
+        answer = answered(handlers.unregister_controller(request, at(0)))
+        assert answer.error_code == ErrorCode.UNKNOWN_CONTROLLER_ID
 
 
 # Quotas and access

@@ -1,9 +1,8 @@
-"""The metadata log of a cluster, its voter, who observes it, and its features.
+"""The metadata log of a cluster, who votes on it and who observes it, and its features.
 
-DescribeQuorum 0-2, UpdateFeatures 0-2, AddRaftVoter 0-1, RemoveRaftVoter 0, UnregisterBroker 0,
-UnregisterController 0. One broker is the only voter of its quorum, and stays it; the others observe
-its log. Levels of features stay as they are; an update to the level that is in force is accepted,
-as by Kafka.
+DescribeQuorum 0-2, UpdateFeatures 0-2, UnregisterBroker 0, UnregisterController 0; and, of a voter
+that is alone, AddRaftVoter 0-1 and RemoveRaftVoter 0: it stays alone. The controller decides who is
+registered, and at which level a feature is; this translates.
 """
 
 from __future__ import annotations
@@ -11,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from moldau.base.clock import Clock
-from moldau.base.ids import ZERO_TOPIC_ID, BrokerId
-from moldau.cluster.features import SAFE_DOWNGRADE, FeatureUpdate, check_update
+from moldau.base.ids import BrokerId
+from moldau.cluster.feature_updates import SAFE_DOWNGRADE, FeatureUpdate
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.metadata_feed import ObserverState
+from moldau.cluster.quorum_description import QuorumDescription
 from moldau.cluster.store import StoreFailed
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.brokers import (
@@ -45,11 +43,14 @@ from moldau.protocol.messages.raft import (
 from moldau.server.network.dispatch import RequestContext
 from moldau.server.network.repeats import FoldedPartitions, fold, fold_partitions
 from moldau.server.network.slices import Sliced
+from moldau.server.network.stepping import take_turns
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_PARTITION: Final = 0
 RESULTS_UP_TO: Final = 1
 """From the next version of UpdateFeatures on, the answer names no single features."""
+UPDATES_MAX: Final = 100
+"""How many features one request may name; there are seven."""
 
 
 class QuorumState(Protocol):
@@ -81,11 +82,21 @@ class QuorumState(Protocol):
         ...
 
 
-class Unregistration(Protocol):
-    """What takes brokers out of the cluster; the controller."""
+class QuorumRequests(Protocol):
+    """What the controller is asked here; ApiError, StoreFailed."""
 
     async def unregister_broker(self, broker_id: BrokerId) -> None:
-        """Forget a broker for good; ApiError, StoreFailed."""
+        """Forget a broker for good."""
+        ...
+
+    async def unregister_controller(self, controller_id: BrokerId) -> None:
+        """Forget a controller for good."""
+        ...
+
+    async def update_features(
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
+    ) -> None:
+        """Set features to other levels, all or none."""
         ...
 
 
@@ -96,18 +107,14 @@ class QuorumHandlers:
         self,
         state: QuorumState,
         broker_id: BrokerId,
-        clock: Clock,
-        controller: Unregistration,
-        observers: Callable[[], Sequence[ObserverState]],
-        endpoints: Sequence[QuorumListener] = (),
+        controller: QuorumRequests,
+        describe: Callable[[], QuorumDescription | None],
     ) -> None:
-        """`endpoints` are those of the controller; empty where no other node can join it."""
+        """`describe` tells of the quorum; None if this node does not lead it."""
         self._state = state
         self._broker_id = broker_id
-        self._clock = clock
         self._controller = controller
-        self._observers = observers
-        self._endpoints = endpoints
+        self._describe = describe
 
     # DescribeQuorum
 
@@ -135,43 +142,25 @@ class QuorumHandlers:
         return response
 
     def _described(self) -> DescribeQuorumResponse:
-        state, now_ms = self._state, self._clock.wall_ms()
-        end = state.image.version
-        directory = state.metadata_directory_id if state.kraft_version else ZERO_TOPIC_ID
-        voter = QuorumReplicaState(self._broker_id, directory, end, now_ms, now_ms)
-        partition = DescribeQuorumPartitionResponse(
-            METADATA_PARTITION,
-            ErrorCode.NONE,
-            "",
-            self._broker_id,
-            state.leader_epoch,
-            end,
-            [voter],
-            [
-                QuorumReplicaState(
-                    one.node_id,
-                    one.directory_id,
-                    one.end_offset,
-                    one.last_fetch_ms,
-                    one.last_caught_up_ms,
-                )
-                for one in self._observers()
-            ],
+        found = self._describe()
+        partition = DescribeQuorumPartitionResponse(METADATA_PARTITION)
+        response = DescribeQuorumResponse(
+            error_message="", topics=[DescribeQuorumTopicResponse(METADATA_TOPIC, [partition])]
         )
-        return DescribeQuorumResponse(
-            ErrorCode.NONE,
-            "",
-            [DescribeQuorumTopicResponse(METADATA_TOPIC, [partition])],
-            [QuorumNode(self._broker_id, self._listeners())],
-        )
-
-    def _listeners(self) -> list[QuorumListener]:
-        """Name where the voter is reached; one that nobody can join by its broker's addresses."""
-        if self._endpoints:
-            return list(self._endpoints)
-        broker = self._state.image.brokers.get(self._broker_id)
-        endpoints = broker.endpoints if broker is not None else ()
-        return [QuorumListener(one.listener, one.host, one.port) for one in endpoints]
+        if found is None:
+            partition.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            partition.error_message = ErrorCode.NOT_LEADER_OR_FOLLOWER.text
+            return response
+        partition.error_message = ""
+        partition.leader_id, partition.leader_epoch = found.leader_id, found.leader_epoch
+        partition.high_watermark = found.high_watermark
+        partition.current_voters = [QuorumReplicaState(*one) for one in found.voters]
+        partition.observers = [QuorumReplicaState(*one) for one in found.observers]
+        response.nodes = [
+            QuorumNode(node_id, [QuorumListener(*one) for one in endpoints])
+            for node_id, endpoints in found.nodes
+        ]
+        return response
 
     # Members
 
@@ -205,41 +194,55 @@ class QuorumHandlers:
             return UnregisterBrokerResponse(0, ErrorCode.INVALID_REQUEST, text)
         try:
             await self._controller.unregister_broker(broker_id)
-        except ApiError as error:
-            return UnregisterBrokerResponse(0, error.code, error.message)
-        except StoreFailed as error:
-            return UnregisterBrokerResponse(0, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        except (ApiError, StoreFailed) as error:
+            return UnregisterBrokerResponse(0, *_told(error))
         return UnregisterBrokerResponse(0, ErrorCode.NONE, None)
 
-    def unregister_controller(
+    async def unregister_controller(
         self, request: UnregisterControllerRequest, context: RequestContext
     ) -> UnregisterControllerResponse:
-        """Refuse to forget a controller: there is none beside this broker."""
+        """Forget a controller that will not come back."""
         del context
-        text = f"There is no controller {request.controller_id} to unregister."
-        return UnregisterControllerResponse(0, ErrorCode.UNKNOWN_CONTROLLER_ID, text)
+        try:
+            await self._controller.unregister_controller(BrokerId(request.controller_id))
+        except (ApiError, StoreFailed) as error:
+            return UnregisterControllerResponse(0, *_told(error))
+        return UnregisterControllerResponse(0, ErrorCode.NONE, None)
 
     # UpdateFeatures
 
-    def update_features(
+    async def update_features(
         self, request: UpdateFeaturesRequest, context: RequestContext
-    ) -> Sliced[UpdateFeaturesResponse]:
-        """Accept the levels that are in force; all updates or none."""
-        image, kraft_version = self._state.image, self._state.kraft_version
-        updates = yield from fold(request.feature_updates, lambda one: one.feature)
+    ) -> UpdateFeaturesResponse:
+        """Set features to other levels; all of them or none."""
+        folded = await take_turns(fold(request.feature_updates, lambda one: one.feature))
+        if len(folded.elements) > UPDATES_MAX:
+            problem = f"{len(folded.elements)} features are named, at most {UPDATES_MAX} may be."
+            return UpdateFeaturesResponse(0, ErrorCode.INVALID_REQUEST, problem)
+        updates = [
+            FeatureUpdate(
+                name,
+                one.max_version_level,
+                SAFE_DOWNGRADE if one.allow_downgrade else one.upgrade_type,
+            )
+            for name, one in folded.elements.items()
+        ]
+        try:
+            await self._controller.update_features(updates, validate_only=request.validate_only)
+        except (ApiError, StoreFailed) as error:
+            return UpdateFeaturesResponse(0, *_told(error))
         response = UpdateFeaturesResponse(error_message=None)
-        for name, one in updates.elements.items():
-            kind = one.upgrade_type
-            if one.allow_downgrade:
-                kind = SAFE_DOWNGRADE
-            try:
-                check_update(image, kraft_version, FeatureUpdate(name, one.max_version_level, kind))
-            except ApiError as error:
-                return UpdateFeaturesResponse(0, error.code, error.message)
-            if context.version <= RESULTS_UP_TO:
-                response.results.append(UpdatableFeatureResult(name, ErrorCode.NONE, "NONE"))
-            yield
+        if context.version <= RESULTS_UP_TO:
+            response.results = [
+                UpdatableFeatureResult(one.name, ErrorCode.NONE, "NONE") for one in updates
+            ]
         return response
+
+
+def _told(error: ApiError | StoreFailed) -> tuple[ErrorCode, str | None]:
+    if isinstance(error, ApiError):
+        return error.code, error.message
+    return ErrorCode.KAFKA_STORAGE_ERROR, str(error)
 
 
 def _is_metadata(asked: FoldedPartitions[str, Any]) -> bool:

@@ -1,16 +1,16 @@
 """Watches the processes of all other brokers, and acts on the end of one (ADR 0017).
 
 Every broker does this. While a broker's connection is lost, or its process does not answer a probe,
-clients are told that its partitions have no leader, so that they ask again soon. When its process
-is gone, the controller takes its node away, and it leaves its ISRs at once. If it was the
-controller, any broker frees its seat.
+clients are told that its partitions have no leader, so that they ask again soon. What follows when
+its process is gone is for others to say (`take_away`): the controller takes it out of its ISRs at
+once, and if it was the controller itself, another one is elected.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -19,16 +19,16 @@ from moldau.base.network import Address, Network
 from moldau.cluster.changes import Change
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker
-from moldau.cluster.store import ControllerFenced, StoreFailed
-from moldau.cluster.zookeeper.client.port import ZooKeeperError
-from moldau.cluster.zookeeper.eviction import evict_broker, free_seat
-from moldau.cluster.zookeeper.store import ZooKeeperStore
-from moldau.server.zookeeper.process_watch import ProcessWatch, Sign
+from moldau.cluster.store import ClusterMetadata
+from moldau.server.nodes.process_watch import ProcessWatch, Sign
 
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
-"""Between two tries to take the nodes of a process away that is gone."""
+"""Between two tries to act on the end of a process."""
+
+TakeAway = Callable[[Broker], Awaitable[None]]
+"""Does what follows from the end of a broker's process; called again while nothing has."""
 
 
 class _Watched(NamedTuple):
@@ -42,14 +42,16 @@ class BrokerWatches:
     def __init__(
         self,
         broker_id: BrokerId,
-        store: ZooKeeperStore,
+        metadata: ClusterMetadata,
         network: Network,
         address: Callable[[BrokerId], Address | None],
+        take_away: TakeAway,
     ) -> None:
         self._broker_id = broker_id
-        self._store = store
+        self._metadata = metadata
         self._network = network
         self._address = address
+        self._take_away = take_away
         self._watched: dict[BrokerId, _Watched] = {}
         self._looks = asyncio.Event()
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -67,8 +69,8 @@ class BrokerWatches:
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        self._unsubscribe = self._store.subscribe(self._changed)
-        self._changed((), self._store.image)
+        self._unsubscribe = self._metadata.subscribe(self._changed)
+        self._changed((), self._metadata.image)
         try:
             while True:
                 await self._wait_for_signs()
@@ -116,17 +118,4 @@ class BrokerWatches:
     async def _act(self) -> None:
         for broker, watch in tuple(self._watched.values()):
             if watch.sign is Sign.GONE:
-                try:
-                    await self._take_away(broker)
-                except (ControllerFenced, StoreFailed, ZooKeeperError) as error:
-                    logger.debug("broker %d keeps its nodes: %s", broker.id, error)
-
-    async def _take_away(self, broker: Broker) -> None:
-        tenure = self._store.tenure
-        if tenure is not None and not tenure.is_over:
-            if await evict_broker(tenure, broker):
-                logger.warning("broker %d is gone: its port refuses connections", broker.id)
-        elif broker.id == self._store.leader_id and await free_seat(
-            self._store.lives.session, broker.id
-        ):
-            logger.warning("the controller, broker %d, is gone: a new one is elected", broker.id)
+                await self._take_away(broker)

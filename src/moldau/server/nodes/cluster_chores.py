@@ -50,7 +50,7 @@ def cluster_chores(
             _while_there_is_more, controller, controller.elect_preferred_leaders
         )
         chores.append(Chore("preferred leaders", balance_s, elect_preferred))
-    if kind is not NodeKind.VOTER:
+    if kind is NodeKind.ELECTED:
         return chores  # ZooKeeper has the sessions
     session_s = values.integer("broker.session.timeout.ms") / 1000
     chores.append(

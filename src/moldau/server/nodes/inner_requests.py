@@ -8,9 +8,9 @@ the answer instead of sending it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from struct import Struct
-from typing import Final
+from typing import Final, Protocol
 
 from moldau.base.errors import ProtocolError
 from moldau.base.files import Buffer
@@ -137,3 +137,25 @@ class EnvelopeHandler:
             return EnvelopeResponse(None, ErrorCode.UNKNOWN_SERVER_ERROR)
         finally:
             stream.memory.close()
+
+
+class ActiveController(Protocol):
+    """Whoever knows whether the controller is in this process; `Controller`."""
+
+    @property
+    def is_active(self) -> bool: ...
+
+
+def while_active(
+    controller: ActiveController, envelopes: EnvelopeHandler
+) -> Callable[[EnvelopeRequest, RequestContext], Awaitable[EnvelopeResponse]]:
+    """Open envelopes while the controller is in this process, where others may be it too."""
+
+    async def answer(request: EnvelopeRequest, context: RequestContext) -> EnvelopeResponse:
+        # Told of the envelope, the broker that sent it looks for the controller. Inside, a client
+        # would be told.
+        if not controller.is_active:
+            return EnvelopeResponse(None, ErrorCode.NOT_CONTROLLER)
+        return await envelopes(request, context)
+
+    return answer

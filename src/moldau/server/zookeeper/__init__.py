@@ -5,7 +5,8 @@ brokers:
 
 * `membership`: the broker's own node, from its registration to its sign-off.
 * `drawn_ids`: the id of a broker whose settings have none.
-* `elected_controller`: the way to whichever broker is the controller, which may be this one.
+* `shutdown_request`: how it asks the controller to let it stop.
+* `gone_brokers`: what follows from the end of another broker's process.
 * `tenures`: the broker's turns as the controller, with their duties.
 * `command_sender`: the controller's commands to all other brokers.
 """

@@ -7,6 +7,7 @@ brokers pay nothing for them.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING
 
 from moldau.base.ids import BrokerId
@@ -14,15 +15,13 @@ from moldau.cluster.zookeeper.store import ZooKeeperStore
 from moldau.cluster.zookeeper.tool_decisions import RequestSettings
 from moldau.protocol.messages.replication import LeaderAndIsrRequest, LeaderAndIsrResponse
 from moldau.server.nodes.broker_channels import BrokerChannels
+from moldau.server.nodes.broker_watches import BrokerWatches
+from moldau.server.nodes.elected_controller import ElectedChannel, ElectedController
 from moldau.server.nodes.remote_controller import Channels, RemoteController
-from moldau.server.zookeeper.broker_watches import BrokerWatches
-from moldau.server.zookeeper.elected_controller import (
-    ElectedChannel,
-    ElectedController,
-    ShutdownRequest,
-)
+from moldau.server.zookeeper.gone_brokers import take_away
 from moldau.server.zookeeper.membership import ZooKeeperMembership
 from moldau.server.zookeeper.role_answers import RoleAnswers
+from moldau.server.zookeeper.shutdown_request import ShutdownRequest
 from moldau.server.zookeeper.silent_leaders import SilentLeaders
 from moldau.server.zookeeper.tenures import Tenures
 
@@ -37,7 +36,11 @@ class ElectedParts:
         self._parts = parts
         self.store = store
         self.watches = BrokerWatches(
-            parts.broker_id, store, parts.ports.network, parts.live_brokers.address
+            parts.broker_id,
+            store,
+            parts.ports.network,
+            parts.live_brokers.address,
+            partial(take_away, store),
         )
         self.silent_leaders = SilentLeaders(self._waiting_for, self.watches.probe)
         values = parts.settings.values

@@ -12,15 +12,13 @@ from typing import Any, Final
 
 from moldau.base.errors import ProtocolError
 from moldau.cluster.zookeeper.store import ZooKeeperStore
-from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.brokers import EnvelopeRequest, EnvelopeResponse
 from moldau.security.operations import AclOperation
 from moldau.server.handlers.commands import CommandHandlers
 from moldau.server.handlers.members import MemberHandlers
 from moldau.server.network.dispatch import Dispatcher, RequestContext, Route
 from moldau.server.network.permissions import on_cluster
 from moldau.server.nodes.forwarding import FORWARDED
-from moldau.server.nodes.inner_requests import EnvelopeHandler
+from moldau.server.nodes.inner_requests import EnvelopeHandler, while_active
 from moldau.server.parts import Parts
 from moldau.server.zookeeper.role_answers import RoleAnswers
 
@@ -51,15 +49,6 @@ def elected_routes(
         frame_limit=parts.settings.socket_request_max_bytes,
     )
 
-    async def answer_envelope(
-        request: EnvelopeRequest, context: RequestContext
-    ) -> EnvelopeResponse:
-        # Told of the envelope, the broker that sent it looks for the controller. Inside, a client
-        # would be told.
-        if not parts.controller.is_active:
-            return EnvelopeResponse(None, ErrorCode.NOT_CONTROLLER)
-        return await envelopes(request, context)
-
     listener = parts.settings.listeners.inter_broker.name
     return [
         Route(key, versions, _only_on(listener, handler), metrics, NODE_PERMISSIONS)
@@ -69,7 +58,7 @@ def elected_routes(
             (6, "8", commands.update_metadata),
             (7, "2-3", members.shut_down),
             (56, "2-3", members.alter_partitions),
-            (58, "0", answer_envelope),
+            (58, "0", while_active(parts.controller, envelopes)),
             (67, "0", members.allocate_producer_ids),
         )
     ]

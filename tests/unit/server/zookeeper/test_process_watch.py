@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from moldau.base.network import Address
-from moldau.server.zookeeper.process_watch import ProcessWatch, Sign
+from moldau.server.nodes.process_watch import ProcessWatch, Sign
 from moldau.sim.world import World
 
 

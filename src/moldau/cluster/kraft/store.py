@@ -1,0 +1,579 @@
+"""The metadata store of a node of a quorum, whether it votes or only follows.
+
+    start     read the own log, take part in the quorum
+    follow    what is committed goes into the image, and to the listeners
+    leads     return once this node leads and knows all that was committed: it may claim then
+    commit    encode, append as the leader, return when a majority has it and the image too
+
+Every node goes by its own log, the leader too. Only the leader's image takes a short way: it was
+made when the changes were checked, so that they need not be read back from the log.
+
+A commit under way when the leadership is lost may happen or not: the next leader decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from moldau.base.clock import Clock, Random
+from moldau.base.errors import CorruptRecords, InvariantViolated, MoldauError, StorageError
+from moldau.base.executor import Executor
+from moldau.base.files import Files
+from moldau.base.ids import NO_OFFSET, BrokerId, LeaderEpoch, Offset
+from moldau.base.shielding import shielded
+from moldau.cluster.blocking import blocking_in
+from moldau.cluster.changes import Change
+from moldau.cluster.cluster_minimum import ClusterMinimum
+from moldau.cluster.formatting import FIRST_FEATURES, ClusterIdentity, identify_directories
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.image_difference import difference_in_pieces
+from moldau.cluster.in_turns import CHANGES_PER_TURN
+from moldau.cluster.journal import METADATA_FOLDER
+from moldau.cluster.kept_snapshots import MetadataRetention
+from moldau.cluster.kraft.description import describe
+from moldau.cluster.kraft.node import RaftNode
+from moldau.cluster.kraft.peers import Peers
+from moldau.cluster.kraft.prepared_commit import PreparedCommit, prepare_commit
+from moldau.cluster.kraft.quorum_file import read_quorum_state, write_quorum_state
+from moldau.cluster.kraft.raft_log import DownloadedSnapshot, RaftLog
+from moldau.cluster.kraft.tenure import Tenure
+from moldau.cluster.listeners import Listeners
+from moldau.cluster.log_applier import LogApplier
+from moldau.cluster.opening import NO_SNAPSHOT, opening_errors
+from moldau.cluster.quorum import Quorum
+from moldau.cluster.quorum_description import QuorumDescription
+from moldau.cluster.raft import effects as out
+from moldau.cluster.raft.core import RaftCore
+from moldau.cluster.raft.life import Life
+from moldau.cluster.raft.quorum_state import QuorumState
+from moldau.cluster.raft.states import Role
+from moldau.cluster.raft.timeouts import Timeouts
+from moldau.cluster.raft.voter_history import VoterHistory
+from moldau.cluster.raft.voters import (
+    NO_DIRECTORY,
+    NO_NODE,
+    NodeId,
+    ReplicaKey,
+    Voter,
+    VoterEndpoint,
+    VoterSet,
+)
+from moldau.cluster.replay import Replay
+from moldau.cluster.snapshots import BOOTSTRAP, read_snapshot
+from moldau.cluster.snapshotting import (
+    SnapshotPace,
+    SnapshotState,
+)
+from moldau.cluster.store import (
+    ControllerFenced,
+    Listener,
+    OutcomeUnknown,
+    StoreFailed,
+    VersionConflict,
+)
+
+logger = logging.getLogger(__name__)
+
+STOP_PATIENCE_S: Final = 2.0
+"""How long a leader that stops waits until the others know."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnNode:
+    """Which node this is, as its settings say."""
+
+    id: BrokerId
+    log_directories: tuple[str, ...]
+    metadata_directory: str
+    static_voters: VoterSet | None
+    """The voters of the settings; None where the log names them."""
+    endpoints: tuple[VoterEndpoint, ...] = ()
+    """Where other nodes reach this one; empty on a node that never votes."""
+    is_voting: bool = True
+    """Whether it may ever vote: then its log has to be durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """How a node keeps its log."""
+
+    pace: SnapshotPace
+    retention: MetadataRetention
+    min_insync_replicas: int = 1
+    """Of a new cluster."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A commit that waits for a majority."""
+
+    first_offset: int
+    version: int
+    changes: Sequence[Change]
+    image: MetadataImage | None
+    """The image after it; None if it has to be read back from the log."""
+    done: asyncio.Future[None]
+    listener_error: Exception | None = None
+    """What a listener raised when it heard of it."""
+
+    def finish(self) -> None:
+        """Tell who waits that it is committed, and in the image."""
+        if self.done.done():
+            return
+        if self.listener_error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(self.listener_error)
+
+
+class RaftStore:
+    """A `MetadataStore` on a quorum. Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        own: OwnNode,
+        files: Files,
+        clock: Clock,
+        random: Random,
+        peers: Peers,
+        timeouts: Timeouts,
+        log_settings: LogSettings,
+        executor: Executor | None = None,
+    ) -> None:
+        self._own = own
+        self._files = files
+        self._clock = clock
+        self._random = random
+        self._timeouts = timeouts
+        self._folder = f"{own.metadata_directory}/{METADATA_FOLDER}"
+        self._minimum = ClusterMinimum(log_settings.min_insync_replicas)
+        self._blocking = blocking_in(executor)
+        self._log = RaftLog(
+            files,
+            self._folder,
+            clock,
+            self._blocking,
+            log_settings.pace,
+            log_settings.retention,
+            is_voting=own.is_voting,
+        )
+        self.node = RaftNode(self._begin_life, self._log, peers, clock, self._keep_promise, self)
+        self._peers = peers
+        self._listeners = Listeners()
+        self._identity: ClusterIdentity | None = None
+        self._quorum = Quorum()
+        self._promised = QuorumState()
+        """What `quorum-state` says."""
+        self._voters = VoterHistory(VoterSet())
+        """The core changes it, as records of the log come and go."""
+        self._first_changes: tuple[Change, ...] = ()
+        self._image = MetadataImage()
+        self._applier: LogApplier | None = None
+        self._applying = asyncio.Lock()
+        """Held by whoever moves the image."""
+        self._committed = Offset(0)
+        self._has_more = asyncio.Event()
+        self._following: asyncio.Task[None] | None = None
+        self._role = out.RoleChanged(Role.UNATTACHED, LeaderEpoch(0), NO_NODE)
+        self._role_news = asyncio.Event()
+        """Set whenever the role or the image has changed."""
+        self._tenure: Tenure | None = None
+        self._turn = asyncio.Lock()
+        """Held by the commit under way."""
+        self._pending: _Pending | None = None
+        self._commits: set[asyncio.Task[int]] = set()
+        self._goal = -1
+        """The first high watermark that a leader has told; -1 before."""
+        self._failure: MoldauError | None = None
+        self._failed: Callable[[MoldauError], None] | None = None
+        self.on_news: Callable[[], None] = lambda: None
+        """Called after another role, leader or voter set; also when nothing has changed."""
+        self._is_closed = False
+
+    # What every broker follows
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._image
+
+    @property
+    def identity(self) -> ClusterIdentity:
+        """Cluster id, node id and the ids of the log directories; known once started."""
+        if self._identity is None:
+            raise StoreFailed("the metadata store has not been started")
+        return self._identity
+
+    @property
+    def metadata_directory_id(self) -> bytes:
+        """The id of the directory with the metadata log; known once started."""
+        return self.identity.metadata_directory_id
+
+    @property
+    def leader_epoch(self) -> int:
+        """The newest leader epoch that is known here."""
+        return self._role.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """The node that leads the quorum; -1 while it is not known."""
+        return self._role.leader
+
+    @property
+    def leader_log(self) -> None:
+        """None: the node itself serves its log (`node`)."""
+        return None
+
+    @property
+    def committed_offset(self) -> Offset:
+        """Everything before it is committed, as far as this node has heard."""
+        return self._committed
+
+    @property
+    def kraft_version(self) -> int:
+        """0 with voters from the settings, 1 from the log."""
+        return int(self._voters.is_dynamic)
+
+    @property
+    def voters(self) -> VoterSet:
+        """Who votes, as far as is known here."""
+        return self._voters.newest.voters
+
+    def describe(self) -> QuorumDescription | None:
+        """Return what this node knows of the quorum as its leader; None if it does not lead."""
+        life = self.node.life
+        if life is None:
+            return None
+        return describe(life, self._clock.monotonic(), self._clock.wall_ms())
+
+    async def start(self, log_directories: Sequence[str] | None = None) -> None:
+        """Read the own log and take part in the quorum; nothing need be known of others yet."""
+        with opening_errors(self._folder):
+            self._open(self._own.log_directories if log_directories is None else log_directories)
+            await self._log.make_durable()
+        self._following = asyncio.ensure_future(self._follow())
+        self.node.start()
+
+    def _open(self, log_directories: Collection[str]) -> None:
+        own = self._own
+        self._identity = identify_directories(
+            self._files,
+            tuple(log_directories),
+            own.metadata_directory,
+            own.id,
+            self._random,
+            self._clock.wall_ms(),
+            founds_cluster=False,
+            # A voter on an empty disk has forgotten its votes: somebody has to say that it may.
+            formats_metadata=not own.is_voting,
+        )
+        opened = self._log.open(self._identity.cluster_id, self._quorum, own.static_voters)
+        self._voters = opened.voters
+        snapshot, replay = opened.snapshot
+        image = replay.image(snapshot.end_offset)
+        if snapshot.end_offset == NO_SNAPSHOT.end_offset:
+            # What the format tool wrote is not in the log: the first controller writes it there.
+            self._first_changes = tuple(image.as_changes()) or self._bootstrap_changes()
+            image = MetadataImage(cluster_id=self._identity.cluster_id)
+        self._image = image
+        self._committed = Offset(snapshot.end_offset)
+        self._applier = self._new_applier()
+        self._promised = read_quorum_state(self._files, self._folder)
+
+    def _bootstrap_changes(self) -> tuple[Change, ...]:
+        replay = Replay(MetadataImage())
+        path = f"{self._own.metadata_directory}/{BOOTSTRAP}"
+        if self._files.exists(path):
+            replay.take(read_snapshot(self._files, path).values)
+        return tuple(replay.image(0).as_changes()) or FIRST_FEATURES
+
+    async def caught_up(self) -> None:
+        """Return once the image has all that was committed when a leader was first heard of."""
+        while self._goal < 0 or self._applied_offset < self._goal:
+            self._role_news.clear()
+            await self._role_news.wait()
+            self._check()
+
+    @property
+    def _applied_offset(self) -> int:
+        return -1 if self._applier is None else self._applier.applied_offset
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._is_closed:
+            raise StoreFailed("the metadata store is closed")
+
+    def on_failed(self, callback: Callable[[MoldauError], None]) -> None:
+        """Call this once the store can go on no more; at once if it already cannot."""
+        self._failed = callback
+        if self._failure is not None:
+            callback(self._failure)
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        return self._listeners.subscribe(listener)
+
+    async def close(self) -> None:
+        """Hand over if this node leads, finish what is written, and give everything back."""
+        if self._is_closed:
+            return
+        if self._tenure is not None:
+            self._tenure.give_back()
+        await self.node.stop(STOP_PATIENCE_S)
+        self._is_closed = True
+        self._end_tenure()
+        self._role_news.set()
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+        if self._commits:
+            await asyncio.wait(tuple(self._commits))
+        await self._log.close()
+        await self._peers.close()
+
+    # The node's life
+
+    def _begin_life(self) -> RaftCore:
+        position = self._log.position()
+        self._voters.truncate(position.end_offset)
+        return RaftCore(
+            self._own_voter(),
+            self.identity.cluster_id,
+            self._timeouts,
+            self._random,
+            position,
+            self._voters,
+            self._promised,
+            self._clock.monotonic(),
+        )
+
+    def _own_voter(self) -> Voter:
+        is_static = self._own.static_voters is not None and not self._voters.logged
+        directory = NO_DIRECTORY if is_static else self.metadata_directory_id
+        return Voter(ReplicaKey(NodeId(self._own.id), directory), self._own.endpoints)
+
+    async def _keep_promise(self, quorum: QuorumState, life: Life) -> None:
+        write = partial(
+            write_quorum_state,
+            self._files,
+            self._folder,
+            quorum,
+            life.voters,
+            int(life.voter_history.is_dynamic),
+        )
+        await self._blocking(write)
+        self._promised = quorum
+
+    def role_changed(self, change: out.RoleChanged) -> None:
+        """Take note of another role, epoch or leader."""
+        if change != self._role:
+            logger.info(
+                "this node is %s in epoch %d, led by %d",
+                change.role.value, change.epoch, change.leader,
+            )  # fmt: skip
+        self._role = change
+        tenure = self._tenure
+        if tenure is not None and (change.role is not Role.LEADER or change.epoch != tenure.epoch):
+            self._end_tenure()
+        self._tell_news()
+
+    def _tell_news(self) -> None:
+        self._role_news.set()
+        self.on_news()
+
+    def failed(self, error: MoldauError) -> None:
+        """End for a reason that will not pass."""
+        if self._failure is None:
+            self._failure = error
+            self._end_tenure()
+            self._role_news.set()
+            if self._failed is not None:
+                self._failed(error)
+
+    # From the log to the image
+
+    def committed(self, offset: Offset) -> None:
+        """Let the image follow."""
+        self._committed = offset
+        self._has_more.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._has_more.wait()
+            self._has_more.clear()
+            try:
+                async with self._applying:
+                    await self._apply()
+            except (CorruptRecords, InvariantViolated) as error:
+                self.failed(StorageError(self._folder, f"does not add up: {error}"))
+                return
+            except MoldauError as error:
+                self.failed(error)
+                return
+
+    async def _apply(self) -> None:
+        applier, end, pending = self._applier, self._committed, self._pending
+        assert applier is not None  # it was opened
+        if pending is not None and pending.version <= end and pending.image is not None:
+            await applier.apply_up_to(pending.first_offset)
+            applier.adopt(pending.changes, pending.image)
+        await applier.apply_up_to(end)
+        if pending is not None and pending.version <= end:
+            self._pending = None
+            pending.finish()
+        if self._may_lead and self._goal < 0:
+            self._goal = end
+        self._tell_news()
+        self._log.keep_snapshots(self._snapshot_state)
+
+    def leader_answered(self, high_watermark: int) -> None:
+        """Take note how far the log was committed when a leader was first heard of."""
+        if self._goal < 0:
+            self._goal = high_watermark
+            self._role_news.set()
+
+    def _new_applier(self) -> LogApplier:
+        return LogApplier(self._log.journal, self._image, self._quorum, self._publish)
+
+    def _publish(self, changes: Sequence[Change], image: MetadataImage) -> None:
+        self._image = image
+        if not changes:
+            return
+        try:
+            self._listeners.tell(changes, image)
+        except Exception as error:
+            # All others have heard. Whoever has asked for the commit is told.
+            if self._pending is not None and self._pending.image is image:
+                self._pending.listener_error = error
+            else:
+                logger.exception("a listener of the metadata failed")
+
+    def _snapshot_state(self) -> SnapshotState | None:
+        journal = self._log.journal
+        if self._image.version != journal.next_offset:
+            return None
+        return SnapshotState(self._image, journal.last_epoch, self._quorum.control)
+
+    async def installed(self, snapshot: DownloadedSnapshot) -> None:
+        """Go on with the image of a snapshot; listeners hear what it changes."""
+        async with self._applying:
+            changes: list[Change] = []
+            for count, piece in enumerate(difference_in_pieces(self._image, snapshot.image), 1):
+                changes += piece
+                if not count % CHANGES_PER_TURN:
+                    await asyncio.sleep(0)
+            self._quorum = snapshot.quorum
+            self._publish(changes, snapshot.image)
+            self._applier = self._new_applier()
+        self._tell_news()
+
+    # Being the controller
+
+    @property
+    def _may_lead(self) -> bool:
+        """Whether this node leads, and its image has all that was committed before it did."""
+        role = self._role
+        return (
+            role.role is Role.LEADER
+            and NO_OFFSET < role.epoch_start < self._committed
+            and role.epoch_start < self._applied_offset
+        )
+
+    async def leads(self) -> None:
+        """Return when this node may claim the controllership."""
+        while not self._may_lead or self._tenure is not None:
+            self._role_news.clear()
+            await self._role_news.wait()
+            self._check()
+
+    async def claim(self) -> Tenure | None:
+        self._check()
+        if self._tenure is not None and not self._tenure.is_over:
+            return self._tenure
+        if not self._may_lead:
+            return None
+        tenure = self._tenure = Tenure(self._role.epoch, self._commit)
+        try:
+            await self._commit_first(tenure)
+        except MoldauError as error:
+            logger.warning("not the controller: %s", error)
+            self._end_tenure()
+            return None
+        return None if tenure.is_over else tenure
+
+    async def _commit_first(self, tenure: Tenure) -> None:
+        """End a commit that a former leader has left half done; write what a new cluster has."""
+        applier = self._applier
+        assert applier is not None  # it was opened
+        changes = [] if self._image.features else list(self._first_changes or FIRST_FEATURES)
+        if changes:
+            after = self._image.apply(changes, self._image.version)
+            changes += self._minimum.stated(after)
+        if changes or applier.is_in_transaction:
+            is_aborting = applier.is_in_transaction
+            await self._commit(tenure, self._image.version, changes, is_aborting=is_aborting)
+
+    @property
+    def tenure(self) -> Tenure | None:
+        """This node's time as the active controller, if it is that."""
+        return self._tenure
+
+    def _end_tenure(self) -> None:
+        tenure, self._tenure = self._tenure, None
+        if tenure is not None:
+            tenure.end()
+        pending, self._pending = self._pending, None
+        if pending is not None and not pending.done.done():
+            # Also where it is committed but not applied: then the log says so, to all alike.
+            pending.done.set_exception(OutcomeUnknown("the leadership was lost during a commit"))
+
+    async def _commit(
+        self,
+        tenure: Tenure,
+        expected_version: int,
+        changes: Sequence[Change],
+        *,
+        is_aborting: bool = False,
+    ) -> int:
+        # A task of its own, shielded: if the caller is cancelled, the commit still finishes.
+        work = self._commit_in_turn(tenure, expected_version, tuple(changes), is_aborting)
+        task = asyncio.ensure_future(work)
+        self._commits.add(task)
+        task.add_done_callback(self._commits.discard)
+        return await shielded(task)
+
+    async def _commit_in_turn(
+        self, tenure: Tenure, expected_version: int, changes: tuple[Change, ...], is_aborting: bool
+    ) -> int:
+        async with self._turn:
+            self._check()
+            tenure.check()
+            image = self._image
+            if expected_version != image.version:
+                raise VersionConflict(expected_version, image.version)
+            if not changes and not is_aborting:
+                return expected_version
+            now_ms = self._clock.wall_ms()
+            prepared = await prepare_commit(image, changes, now_ms, is_aborting=is_aborting)
+            pending = self._append(tenure, prepared, is_read_back=is_aborting)
+            await pending.done
+            return pending.version
+
+    def _append(self, tenure: Tenure, commit: PreparedCommit, *, is_read_back: bool) -> _Pending:
+        """Append all batches in one turn, under one leadership."""
+        tenure.check()
+        life = self.node.life
+        if life is None or life.state.role is not Role.LEADER or life.epoch != tenure.epoch:
+            raise ControllerFenced(tenure.epoch)
+        first = life.log.end_offset
+        for batch in commit.batches:
+            self.node.append(batch, batch.record_count)
+        version = first + commit.record_count
+        image = None if is_read_back else commit.image_at(version)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pending = _Pending(first, version, commit.changes, image, done)
+        return self._pending

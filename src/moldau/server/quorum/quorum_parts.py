@@ -1,0 +1,167 @@
+"""The parts of a node in a quorum of several controllers, beside those that every broker has.
+
+`Parts` makes them where the settings ask for it, and only then are their modules loaded: other
+brokers pay nothing for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from moldau.base.ids import random_uuid
+from moldau.cluster.feature_updates import QuorumContext
+from moldau.cluster.features import supported_features
+from moldau.cluster.kraft.store import RaftStore
+from moldau.cluster.model import Broker, Endpoint, RegisteredController
+from moldau.cluster.raft.voters import NodeId, VoterSet
+from moldau.cluster.store import StoreFailed
+from moldau.protocol.errors import ApiError
+from moldau.server.configuration.quorum import NodeKind
+from moldau.server.handlers.voter_changes import VoterChangeHandlers
+from moldau.server.nodes.broker_channels import BrokerChannels
+from moldau.server.nodes.broker_watches import BrokerWatches
+from moldau.server.nodes.elected_controller import ElectedChannel, ElectedController
+from moldau.server.nodes.remote_controller import Channels, RemoteController
+from moldau.server.quorum.node_watches import NodeWatches
+from moldau.server.quorum.own_registration import register_own_controller
+from moldau.server.quorum.voter_addresses import VoterAddresses
+from moldau.server.quorum.voter_probe import VoterProbe
+
+if TYPE_CHECKING:
+    from moldau.server.parts import Parts
+
+logger = logging.getLogger(__name__)
+
+CLAIM_RETRY_S: Final = 0.1
+"""After a claim that failed although this node leads."""
+
+
+class QuorumParts:
+    """How one node takes part in the quorum, asks the controller, and is the controller."""
+
+    def __init__(self, parts: Parts, store: RaftStore) -> None:
+        self._parts = parts
+        self.store = store
+        self._addresses = VoterAddresses(
+            lambda: store.voters, parts.settings.quorum.controller_listener
+        )
+        network = parts.ports.network
+        self.watches = BrokerWatches(
+            parts.broker_id, store, network, parts.live_brokers.address, self._take_away
+        )
+        self._node_watches = NodeWatches(
+            NodeId(parts.broker_id), network, store.node.connection_reset
+        )
+        self._watched = VoterSet()
+
+    # The way to the controller
+
+    def open_channels(self) -> Channels:
+        """Return the ways to whichever node is the controller."""
+        return Channels(
+            lambda purpose: ElectedChannel(self._node_channels(purpose), lambda: self.leader_id)
+        )
+
+    @property
+    def leader_id(self) -> int:
+        """The node that leads the quorum, which is the controller; -1 while nobody is known."""
+        return self.store.leader_id
+
+    def _node_channels(self, purpose: str) -> BrokerChannels:
+        parts = self._parts
+        timeout_ms = parts.settings.values.integer("controller.socket.timeout.ms")
+        return BrokerChannels(
+            self._addresses,
+            parts.client_ports(),
+            client_id=f"broker-{parts.broker_id}-{purpose}",
+            request_timeout_ms=timeout_ms,
+        )
+
+    def requests(self, remote: RemoteController) -> ElectedController:
+        """Return how this broker asks the controller, which may be in this process."""
+        return ElectedController(self._parts.controller, remote)
+
+    def voter_changes(self) -> VoterChangeHandlers:
+        """Return what changes the voters when an operator asks for it."""
+        parts, store = self._parts, self.store
+        listener = parts.settings.quorum.controller_listener
+        client_id = f"broker-{parts.broker_id}-voter-probe"
+        probe = VoterProbe(listener, parts.client_ports(), client_id=client_id)
+        own = NodeId(parts.broker_id)
+        return VoterChangeHandlers(store.node, own, lambda: store.identity.cluster_id, probe)
+
+    def feature_context(self) -> QuorumContext:
+        """Return what a change of features has to know of the quorum."""
+        parts, store = self._parts, self.store
+        voters = [key.node for key in store.voters.keys]
+        minimum = parts.settings.values.integer("min.insync.replicas")
+        return QuorumContext(parts.broker_id, voters, store.kraft_version, minimum)
+
+    # Taking part
+
+    def follow_voters(self) -> None:
+        """Watch the processes of all voters from now on."""
+        self.store.on_news = self._watch_voters
+        self._watch_voters()
+
+    def _watch_voters(self) -> None:
+        voters = self.store.voters
+        if voters is not self._watched:
+            self._watched = voters
+            self._node_watches.follow(self._addresses.all())
+
+    async def run_for_controller(self) -> None:
+        """Be the controller whenever this node leads the quorum, until cancelled."""
+        controller = self._parts.controller
+        while True:
+            await self.store.leads()
+            is_active = await controller.claim()
+            tenure = self.store.tenure
+            if not is_active or tenure is None:
+                await asyncio.sleep(CLAIM_RETRY_S)
+                continue
+            over = asyncio.Event()
+            tenure.on_lost(over.set)
+            logger.info("node %d is the controller, epoch %d", self._parts.broker_id, tenure.epoch)
+            self.watches.look_again()
+            await over.wait()
+
+    async def register_controller(self) -> None:
+        """Tell the active controller of this one, if it is one."""
+        parts, quorum = self._parts, self._parts.settings.quorum
+        if quorum.kind is not NodeKind.MEMBER or parts.channels is None:
+            return
+        features = supported_features(self.store.image, self.store.kraft_version)
+        registration = RegisteredController(
+            parts.broker_id,
+            random_uuid(parts.ports.random),
+            tuple(
+                Endpoint(
+                    one.name,
+                    one.advertised_host,
+                    one.advertised_port or one.port,
+                    one.security_protocol,
+                )
+                for one in parts.settings.listeners.controller
+            ),
+            tuple(features.values()),
+        )
+        await register_own_controller(parts.controller, parts.channels.membership, registration)
+
+    async def _take_away(self, broker: Broker) -> None:
+        """Fence a broker whose process is gone, if this node is the controller."""
+        controller = self._parts.controller
+        if not controller.is_active:
+            return
+        try:
+            if await controller.fence_gone_broker(broker.id, broker.epoch):
+                logger.warning("broker %d is gone: its port refuses connections", broker.id)
+        except (ApiError, StoreFailed) as error:
+            logger.debug("broker %d is not fenced: %s", broker.id, error)
+
+    async def close(self) -> None:
+        """Watch nobody any more."""
+        self.store.on_news = lambda: None
+        await self._node_watches.close()
