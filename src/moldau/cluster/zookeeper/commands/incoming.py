@@ -48,7 +48,8 @@ UPDATE_WEIGHT_MAX: Final = 2_000_000
 class UpdateOutOfOrder(MoldauError):  # noqa: N818 - it names the event
     """An update that does not continue from here. The controller has to send a full one.
 
-    It is no mistake: the controller does not know yet what this broker has.
+    It is no mistake: the controller does not know yet what this broker has, or its request was
+    held up on the way and comes after newer ones.
     """
 
 
@@ -189,9 +190,7 @@ class Updates:
 def _check_header(request: UpdateMetadataRequest, image_version: int) -> None:
     base, version = request.base_version, request.version
     _refuse_if(version < 0, "an update without a version")
-    _refuse_if(
-        version < image_version, f"an update goes from version {image_version} back to {version}"
-    )
+    _check_newer(version, image_version)
     _refuse_if(not -1 <= base <= version, f"an update goes from version {base} to {version}")
     _refuse_if(
         min(request.controller_id, request.controller_epoch, request.piece) < 0
@@ -204,16 +203,20 @@ def _check_header(request: UpdateMetadataRequest, image_version: int) -> None:
     )
 
 
+def _check_newer(version: int, image_version: int) -> None:
+    if version < image_version:
+        raise UpdateOutOfOrder(
+            f"an update goes from version {image_version} back to {version}: it comes late"
+        )
+
+
 def updated_image(
     image: MetadataImage, update: MetadataUpdate
 ) -> Generator[None, None, tuple[list[Change], MetadataImage]]:
     """Return what an update changes, and the image after it; pauses where it yields."""
     if update.version == image.version:
         return [], image
-    _refuse_if(
-        update.version < image.version,
-        f"an update goes from version {image.version} back to {update.version}",
-    )
+    _check_newer(update.version, image.version)
     if not update.is_full and update.base_version != image.version:
         raise UpdateOutOfOrder(
             f"an update continues from version {update.base_version}, but {image.version} is here"
