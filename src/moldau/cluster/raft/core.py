@@ -145,6 +145,9 @@ class RaftCore:
             error = ErrorCode.INCONSISTENT_CLUSTER_ID
             life.emit(Answer(token, request.answer_type(error, LeaderEpoch(0), NO_NODE)))
             return
+        if transitions.is_forged(life, request.stated_epoch):
+            transitions.refuse(life, token, request, ErrorCode.INVALID_REQUEST)
+            return
         match request:
             case VoteRequest():
                 voting.vote_asked(life, token, request)
@@ -173,6 +176,7 @@ class RaftCore:
         if (
             isinstance(event, RequestFailed)
             or event.answer.error is ErrorCode.INCONSISTENT_CLUSTER_ID
+            or transitions.is_forged(life, event.answer.epoch)
         ):
             life.outgoing.failed(sent.to, life.now_s)
         elif not transitions.observe(life, event.answer.epoch, event.answer.leader):

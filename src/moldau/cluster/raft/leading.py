@@ -9,6 +9,7 @@ waiting who still ask it (check-quorum).
 from __future__ import annotations
 
 from math import inf
+from typing import Final
 
 from moldau.base.ids import LeaderEpoch, Offset
 from moldau.cluster.raft.commitment import committed_offset
@@ -36,6 +37,12 @@ from moldau.cluster.raft.states import Leader, ParkedFetch, Progress, Resigned
 from moldau.cluster.raft.transitions import become_leader, become_resigned, finish_stop, refuse
 from moldau.cluster.raft.voters import ReplicaKey, VoterSet
 from moldau.protocol.errors import ErrorCode
+
+REPLICAS_MAX: Final = 1_000
+"""How many replicas a leader remembers; anybody may fetch under any name."""
+
+FETCH_WAIT_MAX_S: Final = 30.0
+"""How long a fetch is parked, whatever it asks for; nodes ask for half a second."""
 
 
 def lead(life: Life, granting: tuple[ReplicaKey, ...]) -> None:
@@ -114,7 +121,8 @@ def fetched(life: Life, token: Token, request: FetchRequest) -> None:
     progress.end_offset = offset
     if offset == life.log.end_offset:
         progress.caught_up_s = life.now_s
-    _park(life, state, ParkedFetch(token, request, life.now_s + request.max_wait_s))
+    wait_s = min(request.max_wait_s, FETCH_WAIT_MAX_S)
+    _park(life, state, ParkedFetch(token, request, life.now_s + wait_s))
     commit(life)
 
 
@@ -176,6 +184,8 @@ def _contact(life: Life, state: Leader, replica: ReplicaKey) -> Progress:
     key = replica if voter is None else voter.key
     if key not in state.replicas:
         _forget_observers(life, state)
+        if voter is None and len(state.replicas) >= REPLICAS_MAX:
+            return Progress(life.now_s, inf)  # It is served, and not remembered.
         state.replicas[key] = Progress(life.now_s, inf)
     progress = state.replicas[key]
     progress.fetched_s = life.now_s

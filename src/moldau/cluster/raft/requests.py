@@ -121,8 +121,26 @@ class VoterChangeAnswer(QuorumAnswer):
 # Requests
 
 
+class _OfAnEpoch:
+    """A request that names the epoch in which it was made."""
+
+    __slots__ = ()
+    epoch: LeaderEpoch
+
+    @property
+    def stated_epoch(self) -> int:
+        return self.epoch
+
+
+class _OfNoEpoch:
+    """A request of a tool, which knows no epochs."""
+
+    __slots__ = ()
+    stated_epoch: ClassVar[int] = 0
+
+
 @dataclass(frozen=True, slots=True)
-class VoteRequest:
+class VoteRequest(_OfAnEpoch):
     """A node asks for a vote, or with a pre-vote whether it would get one (KIP-996)."""
 
     answer_type: ClassVar[type[QuorumAnswer]] = VoteAnswer
@@ -135,7 +153,7 @@ class VoteRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class BeginQuorumEpochRequest:
+class BeginQuorumEpochRequest(_OfAnEpoch):
     """A leader says that it leads."""
 
     answer_type: ClassVar[type[QuorumAnswer]] = BeginQuorumEpochAnswer
@@ -146,7 +164,7 @@ class BeginQuorumEpochRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class EndQuorumEpochRequest:
+class EndQuorumEpochRequest(_OfAnEpoch):
     """A leader says that it has resigned, and who should be the next: the best first."""
 
     answer_type: ClassVar[type[QuorumAnswer]] = EndQuorumEpochAnswer
@@ -157,7 +175,7 @@ class EndQuorumEpochRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchRequest:
+class FetchRequest(_OfAnEpoch):
     """A replica asks for the records behind the end of its log, all of which is durable there."""
 
     answer_type: ClassVar[type[QuorumAnswer]] = FetchAnswer
@@ -171,7 +189,7 @@ class FetchRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchSnapshotRequest:
+class FetchSnapshotRequest(_OfAnEpoch):
     """A replica asks for a part of a snapshot."""
 
     answer_type: ClassVar[type[QuorumAnswer]] = FetchSnapshotAnswer
@@ -183,7 +201,7 @@ class FetchSnapshotRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class AddVoterRequest:
+class AddVoterRequest(_OfNoEpoch):
     """A tool, or the node itself, asks for one more voter.
 
     The caller has asked the node which versions it supports.
@@ -197,7 +215,7 @@ class AddVoterRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveVoterRequest:
+class RemoveVoterRequest(_OfNoEpoch):
     """A tool asks for one voter less."""
 
     answer_type: ClassVar[type[QuorumAnswer]] = VoterChangeAnswer
@@ -206,7 +224,7 @@ class RemoveVoterRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateVoterRequest:
+class UpdateVoterRequest(_OfAnEpoch):
     """A voter has other endpoints, or supports other versions, than its entry says."""
 
     answer_type: ClassVar[type[QuorumAnswer]] = VoterChangeAnswer

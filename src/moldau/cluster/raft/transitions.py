@@ -18,6 +18,7 @@ for another. All transitions pass `_enter`, which writes down what changes of th
 from __future__ import annotations
 
 from math import inf
+from typing import Final
 
 from moldau.base.checks import invariant
 from moldau.base.ids import NO_OFFSET, LeaderEpoch
@@ -38,6 +39,12 @@ from moldau.cluster.raft.states import (
 )
 from moldau.cluster.raft.voters import NO_NODE, NodeId, ReplicaKey
 from moldau.protocol.errors import ErrorCode
+
+EPOCHS_TO_JUMP_TO: Final = 2**31 - 2**24
+"""Above these, an epoch is believed only if it is near the one that is known."""
+
+ELECTIONS_MISSED_MAX: Final = 10_000
+"""By a node that was away meanwhile."""
 
 
 def become_unattached(life: Life, epoch: LeaderEpoch, voted: ReplicaKey | None = None) -> None:
@@ -105,6 +112,15 @@ def observe(life: Life, epoch: LeaderEpoch, leader: NodeId) -> bool:
     else:
         become_unattached(life, epoch)
     return True
+
+
+def is_forged(life: Life, epoch: int) -> bool:
+    """Tell whether an epoch is so large that no election can have led to it.
+
+    Epochs rise by one. One near the end of their range, far from the present one, would leave no
+    room for any election after it.
+    """
+    return epoch > EPOCHS_TO_JUMP_TO and epoch - life.epoch > ELECTIONS_MISSED_MAX
 
 
 def _is_leader_news(life: Life, leader: NodeId) -> bool:

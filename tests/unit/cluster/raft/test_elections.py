@@ -406,3 +406,23 @@ def test_a_vote_of_an_earlier_epoch_does_not_count():
 def test_requests_name_the_cluster():
     node = RaftNode().become_prospective()
     assert node.asked(VoteRequest, 2).request.cluster_id == CLUSTER
+
+
+def test_an_epoch_that_no_election_can_have_led_to_is_refused():
+    node = RaftNode()
+    answer = node.vote(epoch=2**31 - 1)
+    assert (answer.error, answer.epoch) == (ErrorCode.INVALID_REQUEST, 0)
+    assert node.quorum == QuorumState()
+    assert node.vote(epoch=2**31 - 2**24).granted
+
+
+def test_an_answer_with_an_epoch_that_cannot_be_teaches_nothing():
+    node = RaftNode().become_candidate()
+    node.answer(node.asked(VoteRequest, 2), epoch=2**31 - 1, leader=3)
+    assert node.quorum.epoch == 1
+    assert not node.life.outgoing.is_free(2)
+
+
+def test_late_epochs_rise_by_elections_all_the_same():
+    node = RaftNode(quorum=QuorumState(2**31 - 10, 2))
+    assert node.vote(epoch=2**31 - 5, last=(1, 99)).granted

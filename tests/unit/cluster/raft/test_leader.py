@@ -375,3 +375,18 @@ def test_to_resign_means_nothing_to_others():
 def test_a_voter_without_a_directory_is_told_by_its_id():
     node = leader(is_static=True)
     assert node.asked(BeginQuorumEpochRequest, 2).request.voter == ReplicaKey(2)
+
+
+def test_whoever_fetches_under_thousands_of_names_is_served_and_not_remembered():
+    node = leader().commit_all()
+    for number in range(1_100):
+        assert node.fetch(ReplicaKey(100 + number), wait=0).error is ErrorCode.NONE
+    assert len(node.state.replicas) <= 1_000
+    assert node.fetch(3, wait=0).error is ErrorCode.NONE
+    assert node.state.replicas[key(3)].end_offset == node.life.log.end_offset
+
+
+def test_nobody_is_parked_for_longer_than_half_a_minute():
+    node = leader().commit_all()
+    assert node.fetch(ReplicaKey(9), wait=1e9) is None
+    assert node.state.parked[ReplicaKey(9)].until_s == node.now_s + 30
