@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup wheel demo quick test test-long lint types imports check sim sim-many sim-cluster sim-cluster-many sim-zookeeper sim-zookeeper-many mutants fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-zookeeper bench-clients bench-spark lock clean help
+.PHONY: setup wheel demo quick test test-long lint types imports check sim sim-many sim-cluster sim-cluster-many sim-zookeeper sim-zookeeper-many sim-quorum sim-quorum-many mutants fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-zookeeper bench-quorum bench-clients bench-spark lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -136,6 +136,12 @@ sim-zookeeper: setup ## one simulated run of a cluster on ZooKeeper: make sim-zo
 sim-zookeeper-many: setup ## many simulated runs of clusters on ZooKeeper: make sim-zookeeper-many N=600 JOBS=2
 	$(BIN)/python -m moldau.sim.run --cluster --zookeeper --seed $(SEED) --count $(N) --jobs $(JOBS)
 
+sim-quorum: setup ## one simulated run of a cluster on a quorum: make sim-quorum SEED=42
+	$(BIN)/python -m moldau.sim.run --cluster --quorum --seed $(SEED)
+
+sim-quorum-many: setup ## many simulated runs of clusters on a quorum: make sim-quorum-many N=600 JOBS=2
+	$(BIN)/python -m moldau.sim.run --cluster --quorum --seed $(SEED) --count $(N) --jobs $(JOBS)
+
 mutants: N = 5
 mutants: setup ## mistakes put into the code, and how many seeds find each, from N starts: make mutants N=5 JOBS=2 NAMES="fenced pending"
 	PYTHONPATH=tests $(BIN)/python -m kits.mutants.search --starts $(N) --jobs $(JOBS) $(NAMES)
@@ -201,6 +207,10 @@ bench-zookeeper: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## brokers 
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m bench.failover --candidate $(FORM)
 	$(BIN)/python -m bench.many_replicas --candidate $(FORM)
+
+bench-quorum: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## three voters against three of Apache Kafka: leaders that fail, topics, many replicas; writes bench/QUORUM.md
+	$(BIN)/python -m compileall -q src
+	$(BIN)/python -m bench.quorum --candidate $(FORM)
 
 BROKER ?= moldau
 

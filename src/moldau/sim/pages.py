@@ -62,6 +62,15 @@ class Content:
     def sync(self) -> None:
         self._unsynced.clear()
 
+    @property
+    def durable_size(self) -> int:
+        """How many of its bytes survive a power cut, whatever chance decides."""
+        size = least = len(self.data)
+        for change in reversed(self._unsynced):
+            size += -change if isinstance(change, int) else len(change)
+            least = min(least, size)
+        return least
+
     def flip_bit(self, position: int, bit: int) -> None:
         """Rot: the platter and the cache now agree on something nobody wrote."""
         self.data[position] ^= 1 << bit
@@ -156,6 +165,15 @@ class Tree:
             if not isinstance(node, Folder) or name not in node.entries:
                 return None
             node = node.entries[name]
+        return node
+
+    def durable(self, path: str) -> Node | None:
+        """What has this path after a power cut, if chance takes all names that it may."""
+        node: Node = self.root
+        for name in split(path):
+            if not isinstance(node, Folder) or name not in node.durable:
+                return None
+            node = node.durable[name]
         return node
 
     def folder(self, path: str) -> Folder:

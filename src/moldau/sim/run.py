@@ -1,7 +1,8 @@
 """`python -m moldau.sim.run --seed 7`: run seeds of the simulation and say what they came to.
 
 One seed is run twice, to see that it gives the same run; of many, every twentieth is. `--cluster`
-runs a cluster of brokers in place of one, and `--cluster --zookeeper` one on ZooKeeper.
+runs a cluster of brokers in place of one, `--cluster --zookeeper` one on ZooKeeper, and `--cluster
+--quorum` one whose metadata are in a quorum.
 """
 
 from __future__ import annotations
@@ -30,15 +31,22 @@ TOLD_EVERY = 50
 @click.option("--jobs", default=1, show_default=True, help="How many seeds to run at a time.")
 @click.option("--cluster", is_flag=True, help="Run a cluster of brokers, not one alone.")
 @click.option("--zookeeper", is_flag=True, help="Let the cluster keep its metadata in ZooKeeper.")
+@click.option("--quorum", is_flag=True, help="Let three brokers of the cluster be a quorum.")
 @click.option("--fifo", is_flag=True, help="Keep asyncio's own order, to bisect a failure.")
-def main(seed: int, count: int, jobs: int, cluster: bool, zookeeper: bool, fifo: bool) -> None:
+def main(
+    seed: int, count: int, jobs: int, cluster: bool, zookeeper: bool, quorum: bool, fifo: bool
+) -> None:
     """Run brokers inside the simulation, decided by a seed alone.
 
     Ctrl-C ends it with what the seeds so far have come to.
     """
-    if zookeeper and not cluster:
-        raise click.UsageError("--zookeeper is for a cluster: --cluster --zookeeper")
-    run = partial(_run_one, _chosen(cluster=cluster, zookeeper=zookeeper, fifo=fifo), first=seed)
+    if (zookeeper or quorum) and not cluster:
+        name = "--zookeeper" if zookeeper else "--quorum"
+        raise click.UsageError(f"{name} is for a cluster: --cluster {name}")
+    if zookeeper and quorum:
+        raise click.UsageError("--zookeeper and --quorum are two places for the same metadata")
+    run_chosen = _chosen(cluster=cluster, zookeeper=zookeeper, quorum=quorum, fifo=fifo)
+    run = partial(_run_one, run_chosen, first=seed)
     tally = Tally()
     with contextlib.suppress(KeyboardInterrupt):
         for number, outcome in in_parallel(run, range(seed, seed + count), jobs):
@@ -50,7 +58,7 @@ def main(seed: int, count: int, jobs: int, cluster: bool, zookeeper: bool, fifo:
     for event, times in sorted(tally.seen.items()):
         click.echo(f"{times:10d} {event}")
     if cluster and tally.count > 1:
-        for line in coverage_lines(tally.seen, tally.count, zookeeper=zookeeper):
+        for line in coverage_lines(tally.seen, tally.count, zookeeper=zookeeper, quorum=quorum):
             click.echo(line)
     held = tally.count - len(tally.failed)
     click.echo(f"{held} of {tally.count} seeds held; failed: {tally.failed or 'none'}")
@@ -80,9 +88,11 @@ class Tally:
             self.seen += outcome.seen
 
 
-def _chosen(*, cluster: bool, zookeeper: bool, fifo: bool) -> Callable[[int], ScenarioOutcome]:
+def _chosen(
+    *, cluster: bool, zookeeper: bool, quorum: bool, fifo: bool
+) -> Callable[[int], ScenarioOutcome]:
     if cluster:
-        return partial(run_cluster_seed, fifo=fifo, zookeeper=zookeeper)
+        return partial(run_cluster_seed, fifo=fifo, zookeeper=zookeeper, quorum=quorum)
     return partial(run_seed, fifo=fifo)
 
 

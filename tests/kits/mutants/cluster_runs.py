@@ -79,6 +79,16 @@ def on_zookeeper(*faults: str, settings: Mapping[str, str] = {}, **changes: Any)
     return lambda seed: run_cluster_seed(seed, zookeeper=True, adjust=adjust)
 
 
+def in_quorum(*faults: str, settings: Mapping[str, str] = {}, **changes: Any) -> Run:
+    """Make the same kind of run for a cluster on a quorum, where a topic comes and goes."""
+    focus = DATA | {"faults": faults, "topics_change": True} | changes
+
+    def adjust(swarm: ClusterSwarm) -> ClusterSwarm:
+        return replace(swarm, **focus, broker=swarm.broker | settings)
+
+    return lambda seed: run_cluster_seed(seed, quorum=True, adjust=adjust)
+
+
 def coordinated(*faults: str, **changes: Any) -> Run:
     """Make a run in which coordinators have most of the work, with these faults."""
 

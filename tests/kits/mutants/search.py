@@ -13,11 +13,17 @@ from statistics import median
 
 import click
 
-from kits.mutants import coordination, replication, storage, zookeeper
+from kits.mutants import coordination, quorum, replication, storage, zookeeper
 from kits.mutants.catching import Accident, Catch, catch
 from moldau.sim.in_parallel import in_parallel
 
-MUTANTS = replication.MUTANTS | coordination.MUTANTS | storage.MUTANTS | zookeeper.MUTANTS
+MUTANTS = (
+    replication.MUTANTS
+    | coordination.MUTANTS
+    | storage.MUTANTS
+    | zookeeper.MUTANTS
+    | quorum.MUTANTS
+)
 
 SEEDS_APART = 1000
 """Between two first seeds."""

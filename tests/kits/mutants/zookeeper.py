@@ -23,7 +23,7 @@ from moldau.cluster.zookeeper.tenure import Tenure
 from moldau.protocol.errors import ErrorCode
 from moldau.server.handlers import commands
 from moldau.server.handlers.commands import CommandHandlers
-from moldau.server.zookeeper import broker_watches
+from moldau.server.zookeeper import gone_brokers
 
 Patch = pytest.MonkeyPatch
 
@@ -107,7 +107,7 @@ def suspect_without_fencing(patch: Patch) -> None:
         tenure.following = self
 
     patch.setattr(tree_following.TreeFollowing, "__init__", init)
-    patch.setattr(broker_watches, "evict_broker", evict)
+    patch.setattr(gone_brokers, "evict_broker", evict)
 
 
 def delete_whatever_the_epoch(patch: Patch) -> None:

@@ -34,13 +34,23 @@ WANTED_ON_ZOOKEEPER = {
 }
 """And these in a cluster on ZooKeeper."""
 
+WANTED_IN_QUORUM = {
+    "quorum election": 300,
+    "truncation of the metadata log": 100,
+    "zombie controller resumed": 60,
+    "snapshot fetched half way": 30,
+    "leader without room replaced": 30,
+    "request of an earlier epoch": 60,
+}
+"""And these in a cluster on a quorum."""
+
 
 def coverage_lines(
-    seen: Counter[str], seed_count: int, *, zookeeper: bool = False
+    seen: Counter[str], seed_count: int, *, zookeeper: bool = False, quorum: bool = False
 ) -> Iterator[str]:
     """Compare what was seen with what so many seeds have to see."""
-    cases = WANTED | WANTED_ON_ZOOKEEPER if zookeeper else WANTED
-    for case, wanted in cases.items():
+    more = WANTED_ON_ZOOKEEPER if zookeeper else WANTED_IN_QUORUM if quorum else {}
+    for case, wanted in (WANTED | more).items():
         scaled = wanted * seed_count / SEEDS
         state = "reached" if seen[case] >= scaled else "MISSED"
         yield f"{state:>10} {case}: {seen[case]} of {scaled:g}"

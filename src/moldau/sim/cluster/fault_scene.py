@@ -77,15 +77,15 @@ class FaultScene:
             await asyncio.sleep(LOOK_S)
         return True
 
-    def choose(self, *, with_metadata: bool = True) -> Node | None:
+    def choose(self, *, to_lose_disk: bool = False) -> Node | None:
         """Choose a node whose broker has a process, starting or running.
 
-        Not one whose disk holds the only copy of the metadata, if that must not be lost.
+        For a fault that takes its disk away, one that may lose it.
         """
         nodes = [
             node
             for node in self.nodes.all
-            if node.process.alive and (with_metadata or not node.has_metadata)
+            if node.process.alive and (node.may_lose_disk or not to_lose_disk)
         ]
         return self.chance.choice(nodes) if nodes else None
 

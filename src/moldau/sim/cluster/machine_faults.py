@@ -37,7 +37,7 @@ async def _cut(scene: FaultScene, nodes: list[Node]) -> None:
 
 
 async def wipe(scene: FaultScene) -> None:
-    node = scene.choose(with_metadata=False)
+    node = scene.choose(to_lose_disk=True)
     if node is not None:
         scene.note(node)
         scene.atlas.lost_records(node.id)

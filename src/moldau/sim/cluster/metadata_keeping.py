@@ -1,21 +1,23 @@
-"""Where a simulated cluster keeps its metadata: on the disk of one voter, or in ZooKeeper.
+"""Where a simulated cluster keeps its metadata: with one voter, in a quorum, or in ZooKeeper.
 
-Machines, faults and checks are the same for both. What differs is asked here: the settings of a
+Machines, faults and checks are the same for all. What differs is asked here: the settings of a
 node, whether its disk holds the metadata, who is the controller, and what is decided by now.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Collection, Iterable
+from typing import Final, Protocol
 
 from moldau.base.ids import random_uuid, uuid_text
 from moldau.cluster.formatting import identify_directories
 from moldau.cluster.image import MetadataImage
+from moldau.cluster.zookeeper.history import controller_epoch_of
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.controller_nodes import decode_controller
 from moldau.server.parts import OpenZooKeeper
+from moldau.sim.cluster.quorum_nodes import store_of
 from moldau.sim.disk import SimDisk
 from moldau.sim.process import PORT, SimBroker
 from moldau.sim.world import World
@@ -26,6 +28,8 @@ CONTROLLER_PORT = 9093
 FOLDER = "/data"
 VOTER_ID = 1
 VOTER_NAME = f"broker-{VOTER_ID}"
+VOTER_IDS: Final = (1, 2, 3)
+"""Of a quorum, however many brokers there are; the others observe."""
 
 
 class MetadataKeeper(Protocol):
@@ -47,8 +51,16 @@ class MetadataKeeper(Protocol):
         """Tell whether the metadata is lost with the disk of this node."""
         ...
 
-    def controller_id(self) -> int | None:
+    def may_lose_disk(self, node_id: int) -> bool:
+        """Tell whether a cluster has to stand that this node finds an empty disk."""
+        ...
+
+    def controller_id(self, processes: Iterable[SimBroker]) -> int | None:
         """Return who decides; None if nobody does."""
+        ...
+
+    def controller_epoch(self, processes: Iterable[SimBroker], known: MetadataImage) -> int:
+        """Return the newest epoch in which one of the processes, or `known`, was decided on."""
         ...
 
     def newest_image(self, processes: Iterable[SimBroker], known: MetadataImage) -> MetadataImage:
@@ -64,18 +76,7 @@ class OneVoter:
         self._cluster_id = uuid_text(random_uuid(world.random("cluster id")))
 
     def settings_of(self, node_id: int, name: str) -> dict[str, str]:
-        listener = f"PLAINTEXT://{name}:{PORT}"
-        controller = f"CONTROLLER://{name}:{CONTROLLER_PORT}"
-        votes = node_id == VOTER_ID
-        return {
-            "node.id": str(node_id),
-            "log.dirs": FOLDER,
-            "process.roles": "broker,controller" if votes else "broker",
-            "listeners": f"{listener},{controller}" if votes else listener,
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "controller.quorum.voters": f"{VOTER_ID}@{VOTER_NAME}:{CONTROLLER_PORT}",
-        }
+        return _settings(node_id, name, (VOTER_ID,))
 
     def format(self, disk: SimDisk, node_id: int, now_ms: int) -> None:
         """Format a disk; the same node gets the same directory id again.
@@ -83,16 +84,9 @@ class OneVoter:
         It is as if `meta.properties` were put back. With another id a partition whose only replica
         in sync was lost would wait for an operator.
         """
-        identify_directories(
-            disk,
-            [FOLDER],
-            FOLDER,
-            node_id,
-            random.Random(f"{self._seed}/format-{node_id}"),
-            now_ms,
-            self._cluster_id,
-            founds_cluster=node_id == VOTER_ID,
-        )
+        chance = random.Random(f"{self._seed}/format-{node_id}")
+        founds = node_id == VOTER_ID
+        _format(disk, node_id, chance, now_ms, self._cluster_id, founds_cluster=founds)
 
     def open_zookeeper(self, name: str) -> OpenZooKeeper | None:
         del name
@@ -101,14 +95,110 @@ class OneVoter:
     def is_on_disk_of(self, node_id: int) -> bool:
         return node_id == VOTER_ID
 
-    def controller_id(self) -> int | None:
+    def may_lose_disk(self, node_id: int) -> bool:
+        return node_id != VOTER_ID
+
+    def controller_id(self, processes: Iterable[SimBroker]) -> int | None:
+        del processes
         return VOTER_ID
+
+    def controller_epoch(self, processes: Iterable[SimBroker], known: MetadataImage) -> int:
+        """Return 0: there is no other controller."""
+        del processes, known
+        return 0
 
     def newest_image(self, processes: Iterable[SimBroker], known: MetadataImage) -> MetadataImage:
         for voter in processes:
             if voter.name == VOTER_NAME and voter.serving and voter.broker is not None:
                 return voter.broker.parts.store.image
         return known
+
+
+def _settings(node_id: int, name: str, voters: Collection[int]) -> dict[str, str]:
+    """Return the settings of a node of a cluster in which these nodes vote."""
+    listener = f"PLAINTEXT://{name}:{PORT}"
+    controller = f"CONTROLLER://{name}:{CONTROLLER_PORT}"
+    votes = node_id in voters
+    return {
+        "node.id": str(node_id),
+        "log.dirs": FOLDER,
+        "process.roles": "broker,controller" if votes else "broker",
+        "listeners": f"{listener},{controller}" if votes else listener,
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "controller.quorum.voters": ",".join(
+            f"{voter}@broker-{voter}:{CONTROLLER_PORT}" for voter in voters
+        ),
+    }
+
+
+def _format(
+    disk: SimDisk,
+    node_id: int,
+    chance: random.Random,
+    now_ms: int,
+    cluster_id: str,
+    *,
+    founds_cluster: bool,
+) -> None:
+    identify_directories(
+        disk, [FOLDER], FOLDER, node_id, chance, now_ms, cluster_id, founds_cluster=founds_cluster
+    )
+
+
+class InQuorum:
+    """Three nodes vote, and the others observe.
+
+    A voter whose disk is empty has forgotten whom it has voted for. With voters that the settings
+    name nobody notices, and two leaders may be elected. So no cluster has to stand that.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._seed = world.seed
+        self._cluster_id = uuid_text(random_uuid(world.random("cluster id")))
+
+    def settings_of(self, node_id: int, name: str) -> dict[str, str]:
+        return _settings(node_id, name, VOTER_IDS)
+
+    def format(self, disk: SimDisk, node_id: int, now_ms: int) -> None:
+        """Format a disk; the same node gets the same directory id again (see `OneVoter`)."""
+        chance = random.Random(f"{self._seed}/format-{node_id}")
+        founds = node_id in VOTER_IDS
+        _format(disk, node_id, chance, now_ms, self._cluster_id, founds_cluster=founds)
+
+    def open_zookeeper(self, name: str) -> OpenZooKeeper | None:
+        del name
+        return None
+
+    def is_on_disk_of(self, node_id: int) -> bool:
+        """Tell that it is not: a majority of the voters has it."""
+        del node_id
+        return False
+
+    def may_lose_disk(self, node_id: int) -> bool:
+        return node_id not in VOTER_IDS
+
+    def controller_id(self, processes: Iterable[SimBroker]) -> int | None:
+        return max(_tenures(processes), default=(0, None))[1]
+
+    def controller_epoch(self, processes: Iterable[SimBroker], known: MetadataImage) -> int:
+        del known
+        return max(_tenures(processes), default=(0, 0))[0]
+
+    def newest_image(self, processes: Iterable[SimBroker], known: MetadataImage) -> MetadataImage:
+        """Return the newest image by its version, the offset up to which it was read.
+
+        Only what is committed is read into an image, so that all have one history.
+        """
+        return _newest_image(processes, known)
+
+
+def _tenures(processes: Iterable[SimBroker]) -> Iterable[tuple[int, int]]:
+    """Name the epochs and the nodes of those that believe to be the controller."""
+    for process in processes:
+        store = store_of(process)
+        if store is not None and (tenure := store.tenure) is not None and not tenure.is_over:
+            yield tenure.epoch, store.identity.node_id
 
 
 class OnZooKeeper:
@@ -137,9 +227,18 @@ class OnZooKeeper:
         del node_id
         return False
 
-    def controller_id(self) -> int | None:
+    def may_lose_disk(self, node_id: int) -> bool:
+        del node_id
+        return True
+
+    def controller_id(self, processes: Iterable[SimBroker]) -> int | None:
+        del processes
         node = self.ensemble.find(paths.CONTROLLER)
         return None if node is None else decode_controller(node.data).broker_id
+
+    def controller_epoch(self, processes: Iterable[SimBroker], known: MetadataImage) -> int:
+        del processes
+        return controller_epoch_of(known.version)
 
     def newest_image(self, processes: Iterable[SimBroker], known: MetadataImage) -> MetadataImage:
         """Return the newest image by its version: versions only grow, over all controllers.
@@ -147,9 +246,13 @@ class OnZooKeeper:
         A broker may be elected while it starts. The image that it then has from the tree is of
         version 0, and no state of the history.
         """
-        for process in processes:
-            if process.alive and process.newest_broker is not None:
-                image = process.newest_broker.parts.store.image
-                if image.version > known.version:
-                    known = image
-        return known
+        return _newest_image(processes, known)
+
+
+def _newest_image(processes: Iterable[SimBroker], known: MetadataImage) -> MetadataImage:
+    for process in processes:
+        if process.alive and process.newest_broker is not None:
+            image = process.newest_broker.parts.store.image
+            if image.version > known.version:
+                known = image
+    return known

@@ -173,13 +173,14 @@ class Monitor:
     def is_former_controller(self, node: Node) -> bool:
         """Tell whether a broker believes to be the controller, and another one is."""
         broker = node.process.newest_broker
-        if broker is None or broker.parts.elected is None:
+        part = None if broker is None else broker.parts.elected or broker.parts.quorum
+        if part is None:
             return False
-        tenure = broker.parts.elected.store.tenure
+        tenure = part.store.tenure
         return (
             tenure is not None
             and not tenure.is_over
-            and tenure.epoch < controller_epoch_of(self._nodes.image.version)
+            and tenure.epoch < self._nodes.controller_epoch
         )
 
     def _current_epoch(self, key: PartitionKey) -> int:

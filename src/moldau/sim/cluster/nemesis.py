@@ -12,6 +12,7 @@ from moldau.sim.cluster.fault_scene import Fault, FaultScene
 from moldau.sim.cluster.machine_faults import MACHINE_FAULTS
 from moldau.sim.cluster.network_faults import NETWORK_FAULTS
 from moldau.sim.cluster.process_faults import PROCESS_FAULTS
+from moldau.sim.cluster.quorum_faults import QUORUM_FAULTS
 from moldau.sim.cluster.twin_faults import TWIN_FAULTS
 from moldau.sim.cluster.zookeeper_faults import ZOOKEEPER_FAULTS
 
@@ -20,7 +21,7 @@ COMMON_FAULTS: dict[str, Fault] = (
 )
 """The faults of any cluster. Seeds draw from them, so another order is another run."""
 
-FAULTS_BY_NAME: dict[str, Fault] = COMMON_FAULTS | ZOOKEEPER_FAULTS
+FAULTS_BY_NAME: dict[str, Fault] = COMMON_FAULTS | ZOOKEEPER_FAULTS | QUORUM_FAULTS
 
 
 class ClusterNemesis:

@@ -39,6 +39,8 @@ class Node:
         self.name = f"broker-{node_id}"
         self.has_metadata = keeper.is_on_disk_of(node_id)
         """Whether the cluster's metadata is on its disk, and nowhere else."""
+        self.may_lose_disk = keeper.may_lose_disk(node_id)
+        """Whether its disk may be replaced by an empty one, and its id given to another machine."""
         self.clock = SimClock(world.loop)
         self.give_up_count = 0
         """How often its broker ended by itself, with a line for its operator."""
@@ -168,8 +170,13 @@ class Nodes:
     @property
     def controller(self) -> Node | None:
         """The node whose broker decides; None while nobody is elected."""
-        controller_id = self._keeper.controller_id()
+        controller_id = self._keeper.controller_id(self._processes())
         return None if controller_id is None else self.by_id(controller_id)
+
+    @property
+    def controller_epoch(self) -> int:
+        """The epoch of the newest controller that is known; 0 where there is only ever one."""
+        return self._keeper.controller_epoch(self._processes(), self.image)
 
     def by_id(self, node_id: int) -> Node:
         return self.all[node_id - 1]

@@ -29,10 +29,17 @@ from moldau.sim.cluster.final_checks import (
     check_deleted,
     wait_until_converged,
 )
-from moldau.sim.cluster.metadata_keeping import MetadataKeeper, OneVoter, OnZooKeeper
+from moldau.sim.cluster.metadata_keeping import (
+    InQuorum,
+    MetadataKeeper,
+    OneVoter,
+    OnZooKeeper,
+)
 from moldau.sim.cluster.monitor import Monitor
 from moldau.sim.cluster.nemesis import COMMON_FAULTS, ClusterNemesis
 from moldau.sim.cluster.nodes import Nodes
+from moldau.sim.cluster.quorum_faults import QUORUM_FAULTS
+from moldau.sim.cluster.quorum_monitor import QuorumMonitor
 from moldau.sim.cluster.reader import ClusterReader
 from moldau.sim.cluster.replica_checks import check_committed_equal, check_overdue
 from moldau.sim.cluster.swarm import (
@@ -40,6 +47,7 @@ from moldau.sim.cluster.swarm import (
     TopicPlan,
     draw_cluster_swarm,
     with_more_faults,
+    with_quorum,
 )
 from moldau.sim.cluster.tree_checks import TreeMonitor, problem_of_tree
 from moldau.sim.cluster.writer import ClusterWriter
@@ -72,20 +80,26 @@ def run_cluster_seed(
     *,
     fifo: bool = False,
     zookeeper: bool = False,
+    quorum: bool = False,
     adjust: Adjust = lambda swarm: swarm,
 ) -> ScenarioOutcome:
-    """Run one seed to its end; Failed if a promise was broken."""
-    kind = "cluster on ZooKeeper" if zookeeper else "cluster"
+    """Run one seed to its end; Failed if a promise was broken.
+
+    The metadata are with one voter, in ZooKeeper, or in a quorum of three.
+    """
+    kind = "cluster on ZooKeeper" if zookeeper else "cluster on a quorum" if quorum else "cluster"
     with (
         World(f"{kind} {seed}", fifo=fifo) as world,
         log_lines(world.trace) as lines,
         ClusterCrashes(world.trace) as crashes,
     ):
-        keeper = OnZooKeeper(world) if zookeeper else OneVoter(world)
+        keeper = (OnZooKeeper if zookeeper else InQuorum if quorum else OneVoter)(world)
         chance = world.random("swarm")
         swarm = draw_cluster_swarm(chance, tuple(COMMON_FAULTS))
         if zookeeper:
             swarm = with_more_faults(swarm, chance, tuple(ZOOKEEPER_FAULTS))
+        elif quorum:
+            swarm = with_quorum(with_more_faults(swarm, chance, tuple(QUORUM_FAULTS)), chance)
         swarm = adjust(swarm)
         scenario = _ClusterScenario(world, swarm, lines, crashes, keeper)
         try:
@@ -118,8 +132,13 @@ class _ClusterScenario:
         self._ensemble = keeper.ensemble if isinstance(keeper, OnZooKeeper) else None
         if self._ensemble is not None:
             TreeMonitor(self._ensemble, self.targets.seen)
-        self._atlas = Atlas(self._nodes)
+        self._atlas = Atlas(self._nodes, registers_late=isinstance(keeper, InQuorum))
         self._monitor = Monitor(self._nodes, self._atlas, self.targets.seen)
+        self._quorum = (
+            QuorumMonitor(self._nodes, self.targets.seen, world.loop.time)
+            if isinstance(keeper, InQuorum)
+            else None
+        )
         self._plain: set[asyncio.Task[None]] = set()
         """Clients of no coordinator."""
         self._overdue: frozenset[Delayed] = frozenset()
@@ -132,8 +151,10 @@ class _ClusterScenario:
 
     async def run(self) -> None:
         """Work and suffer, recover, read everything, stop, and look at what is left."""
+        if self._quorum is not None:
+            self._world.loop.after_turn = self._quorum.look
         await self._begin()
-        self._world.loop.after_turn = self._monitor.look
+        self._world.loop.after_turn = self._look
         self.targets.network.reset_chance = self._swarm.reset_chance
         async with asyncio.TaskGroup() as group:
             working = [group.create_task(one.run(), name=one.name) for one in self._clients()]
@@ -145,6 +166,11 @@ class _ClusterScenario:
             await self._wait_for(working)
             comparing.cancel()
         await self._finish()
+
+    def _look(self) -> None:
+        self._monitor.look()
+        if self._quorum is not None:
+            self._quorum.look()
 
     async def _begin(self) -> None:
         for node in self._nodes.all:
@@ -208,6 +234,8 @@ class _ClusterScenario:
             raise Violation(f"P7: {names} cannot finish, when all is well")
 
     def _problem_of_metadata(self) -> str | None:
+        if self._quorum is not None:
+            return self._quorum.problem_of_journals()
         ensemble = self._ensemble
         return None if ensemble is None else problem_of_tree(ensemble, self._nodes.image)
 

@@ -90,6 +90,26 @@ def with_more_faults(
     return replace(swarm, faults=(*swarm.faults, *more))
 
 
+def with_quorum(swarm: ClusterSwarm, chance: random.Random) -> ClusterSwarm:
+    """Return the settings of a run with a quorum: its time-outs, and how often it has snapshots."""
+    return replace(swarm, broker=swarm.broker | _draw_quorum(chance))
+
+
+def _draw_quorum(chance: random.Random) -> dict[str, str]:
+    quorum = "controller.quorum."
+    return {
+        f"{quorum}election.timeout.ms": str(chance.choice((200, 500, 1_000))),
+        f"{quorum}fetch.timeout.ms": str(chance.choice((400, 1_000, 2_000))),
+        f"{quorum}request.timeout.ms": str(chance.choice((400, 1_000, 2_000))),
+        f"{quorum}election.backoff.max.ms": str(chance.choice((100, 1_000))),
+        f"{quorum}fetch.max.bytes": str(chance.choice((200, 1_000, 1_048_576))),
+        "metadata.log.max.record.bytes.between.snapshots": str(
+            chance.choice((1_000, 3_000, 20_971_520))
+        ),
+        "metadata.max.retention.bytes": str(chance.choice((1, 1, 104_857_600))),
+    }
+
+
 _COORDINATED = {"min.insync.replicas": "2", "transaction.state.log.min.isr": "2"}
 
 

@@ -18,7 +18,7 @@ async def twin(scene: FaultScene) -> None:
         # No wait below would wait. The twin's start would begin only after the place where the twin
         # is ended, and be waited for: it ends when the twin gives up, or serves for ever.
         return
-    node = scene.choose(with_metadata=False)
+    node = scene.choose(to_lose_disk=True)
     if node is None or not node.serving or node.process.paused or node.has_twin:
         return
     scene.note(node)

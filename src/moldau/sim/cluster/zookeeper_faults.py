@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import json
 
-from moldau.base.ids import BrokerId, TopicId
+from moldau.base.ids import TopicId
 from moldau.cluster.zookeeper.client.port import SetData
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.sim.cluster.administrator import ClusterAdministrator
+from moldau.sim.cluster.controller_faults import (
+    false_suspicion,
+    kill_controller,
+    restart_controller,
+)
 from moldau.sim.cluster.fault_scene import Fault, FaultScene
 from moldau.sim.cluster.late_requests import LATE_REQUESTS
 from moldau.sim.cluster.nodes import Node
-from moldau.sim.cluster.process_faults import kill_for_a_while, pause_for, restart_in_order
+from moldau.sim.cluster.process_faults import pause_for
 from moldau.sim.cluster.swarm import TopicPlan
 
 DIRECTIONS = ((True, True), (True, False), (False, True))
@@ -74,39 +79,7 @@ async def stop_ensemble(scene: FaultScene) -> None:
     scene.ensemble.start()
 
 
-async def false_suspicion(scene: FaultScene) -> None:
-    """Let a broker that lives look as if its process were gone: connections end and are refused."""
-    node = scene.nodes.controller if scene.chance.random() < 0.3 else scene.choose()
-    if node is None or not node.serving or node.process.paused:
-        return
-    scene.note(node)
-    epoch = _registered_epoch(scene, node)
-    scene.network.refused.add(node.name)
-    for other in scene.nodes.all:
-        if other is not node:
-            scene.network.reset(node.name, other.name)
-    await scene.last(0.5)
-    scene.network.refused.discard(node.name)
-    evicted = node.serving and _registered_epoch(scene, node) != epoch
-    scene.targets.seen["false suspicion"] += evicted
-
-
-def _registered_epoch(scene: FaultScene, node: Node) -> int | None:
-    broker = scene.nodes.image.brokers.get(BrokerId(node.id))
-    return None if broker is None else broker.epoch
-
-
 # The controller
-
-
-async def kill_controller(scene: FaultScene) -> None:
-    node = scene.nodes.controller
-    if node is not None and node.process.alive:
-        await kill_for_a_while(scene, node)
-
-
-async def restart_controller(scene: FaultScene) -> None:
-    await restart_in_order(scene, scene.nodes.controller)
 
 
 async def zombie_controller(scene: FaultScene) -> None:

@@ -1,0 +1,239 @@
+"""Checks a quorum after every turn of the loop, from outside, and counts what it goes through.
+
+    I16 an epoch has one leader, for which a majority of the voters has durably voted
+    I17 what a node has durably promised stays: epochs do not go back, a vote and a leader stay in
+        their epoch
+    I18 what is committed at an offset is the same batch on every node, for ever, and is durable on
+        a majority of the voters
+    I19 high watermarks do not fall in one life, and a leader commits with a record of its own epoch
+    I20 a leader that was replaced leads no more after a while
+    I21 nobody asks for votes before a majority has granted pre-votes
+    I22 when all is quiet, the journals of all nodes end with the same batch
+
+The numbers go on from those of `monitor` and `tree_checks`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from moldau.cluster.raft.life import Life
+from moldau.cluster.raft.states import (
+    Candidate,
+    Download,
+    Follower,
+    Leader,
+    Prospective,
+    State,
+)
+from moldau.sim.cluster.metadata_keeping import VOTER_IDS
+from moldau.sim.cluster.nodes import Node, Nodes
+from moldau.sim.cluster.quorum_disks import Promise, QuorumDisk
+from moldau.sim.cluster.quorum_nodes import store_of
+from moldau.sim.history import Violation
+
+MAJORITY = len(VOTER_IDS) // 2 + 1
+
+PATIENCE = 4.0
+"""How many times check-quorum may take: fetches that were sent before a fault may arrive late."""
+
+_Key = tuple[int, int, int, int]
+"""Base offset, next offset, epoch and checksum of a batch."""
+
+
+class _Observed(NamedTuple):
+    """One node as it was found last."""
+
+    life: Life
+    state: State
+    epoch: int
+    high_watermark: int
+    end_offset: int
+    committed: int
+    """As far as the store has heard."""
+    download: Download | None
+    position: int
+    """Of the download."""
+
+
+def _observe(life: Life, committed: int) -> _Observed:
+    state = life.state
+    download = state.download if isinstance(state, Follower) else None
+    return _Observed(
+        life,
+        state,
+        life.epoch,
+        life.high_watermark,
+        life.log.end_offset,
+        committed,
+        download,
+        0 if download is None else download.position,
+    )
+
+
+class QuorumMonitor:
+    """Checks what holds at any time, in a run with a quorum."""
+
+    def __init__(self, nodes: Nodes, seen: Counter[str], now: Callable[[], float]) -> None:
+        self._nodes = nodes
+        self._seen = seen
+        self._now = now
+        self._disks = {node.id: QuorumDisk(node) for node in nodes.all}
+        self._observed: dict[int, _Observed] = {}
+        self._promises: dict[int, Promise] = {}
+        self._leaders: dict[int, int] = {}
+        """By epoch."""
+        self._committed: dict[int, _Key] = {}
+        """By base offset."""
+        self._end = 0
+        """Of what is known to be committed."""
+        self._replaced_s: dict[int, float] = {}
+        """Since when a node leads an epoch that is over, while it runs."""
+
+    def look(self) -> None:
+        """Check everything that has changed since the last look."""
+        for node in self._nodes.all:
+            store = store_of(node.process)
+            life = None if store is None else store.node.life
+            old = self._observed.get(node.id)
+            if store is None or life is None:
+                if old is not None:
+                    self._note_end_of_download(old, None)
+                    del self._observed[node.id]
+                self._replaced_s.pop(node.id, None)
+                continue
+            now = _observe(life, store.committed_offset)
+            if now != old:
+                self._observed[node.id] = now
+                self._look_at(node, old, now)
+            if isinstance(now.state, Leader):
+                self._check_replaced(node, now)
+        for node in self._nodes.all:
+            self._check_promise(node)
+
+    def _look_at(self, node: Node, old: _Observed | None, now: _Observed) -> None:
+        if isinstance(now.state, Leader) and (old is None or old.state is not now.state):
+            self._check_elected(node, now)
+        if old is not None:
+            self._note_end_of_download(old, now)
+            if old.life is now.life:
+                self._compare(node, old, now)
+        known = 0 if old is None or old.life is not now.life else old.committed
+        if now.committed > known:
+            self._check_committed(node, known, now.committed)
+
+    # Elections and promises
+
+    def _check_elected(self, node: Node, now: _Observed) -> None:
+        epoch = now.epoch
+        leader = self._leaders.setdefault(epoch, node.id)
+        if leader != node.id:
+            raise Violation(f"I16: {node.name} leads in epoch {epoch}, and so did node {leader}")
+        promises = (self._disks[voter].durable_promise() for voter in VOTER_IDS)
+        voted = [one for one in promises if one.epoch > epoch or one[::2] == (epoch, node.id)]
+        if len(voted) < MAJORITY:
+            raise Violation(f"I16: {node.name} leads in epoch {epoch} by {voted}")
+        self._nodes.trace.note("leads the quorum", node.name, f"epoch {epoch}")
+        self._seen["quorum election"] += 1
+
+    def _check_promise(self, node: Node) -> None:
+        now, old = self._disks[node.id].durable_promise(), self._promises.get(node.id, Promise())
+        if now is old:
+            return
+        self._promises[node.id] = now
+        if node.id not in VOTER_IDS:
+            return  # it may have a new disk
+        is_kept = now.epoch > old.epoch or (
+            now.epoch == old.epoch
+            and old.voted in (-1, now.voted)
+            and old.leader in (-1, now.leader)
+        )
+        if not is_kept:
+            raise Violation(f"I17: {node.name} has promised {old}, and now {now}")
+
+    def _check_replaced(self, node: Node, now: _Observed) -> None:
+        if now.epoch >= max(self._leaders) or node.process.paused:
+            self._replaced_s.pop(node.id, None)
+            return
+        since_s = self._replaced_s.setdefault(node.id, self._now())
+        if self._now() > since_s + PATIENCE * now.life.timeouts.check_quorum_s:
+            raise Violation(
+                f"I20: {node.name} leads in epoch {now.epoch} since {since_s:.3f}, when epoch"
+                f" {max(self._leaders)} had a leader"
+            )
+
+    # The log
+
+    def _compare(self, node: Node, old: _Observed, now: _Observed) -> None:
+        if now.high_watermark < old.high_watermark or now.committed < old.committed:
+            raise Violation(
+                f"I19: {node.name}: back from {old.high_watermark} to {now.high_watermark},"
+                f" from {old.committed} to {now.committed}"
+            )
+        if now.end_offset < old.end_offset:
+            self._seen["truncation of the metadata log"] += 1
+            self._nodes.trace.note(
+                "metadata cut", node.name, f"from {old.end_offset} to {now.end_offset}"
+            )
+        state = now.state
+        if isinstance(state, Candidate) and not isinstance(old.state, Prospective | Candidate):
+            raise Violation(f"I21: {node.name} raises the epoch to {now.epoch}, asking nobody")
+        if (
+            isinstance(state, Leader)
+            and old.state is state
+            and old.high_watermark < now.high_watermark <= state.epoch_start
+        ):
+            raise Violation(
+                f"I19: {node.name} commits {now.high_watermark} in epoch {now.epoch}, which begins"
+                f" at {state.epoch_start}"
+            )
+
+    def _check_committed(self, node: Node, offset: int, end_offset: int) -> None:
+        for batch in self._disks[node.id].batches(offset, end_offset):
+            header = batch.header
+            key = (header.base_offset, header.next_offset, header.leader_epoch, header.crc)
+            known = self._committed.setdefault(header.base_offset, key)
+            if known != key:
+                raise Violation(f"I18: {node.name} has committed {key}, and {known} was committed")
+        if end_offset > self._end:
+            self._end = end_offset
+            self._check_durable(node, end_offset)
+
+    def _check_durable(self, node: Node, end_offset: int) -> None:
+        holders = [voter for voter in VOTER_IDS if self._is_durable(voter, end_offset)]
+        if len(holders) < MAJORITY:
+            raise Violation(
+                f"I18: {node.name} has committed up to {end_offset}, which nodes {holders} hold"
+            )
+
+    def _is_durable(self, voter: int, end_offset: int) -> bool:
+        disk = self._disks[voter]
+        last = next(iter(disk.batches(end_offset - 1, end_offset)), None)
+        if last is not None and last.is_durable:
+            header = last.header
+            known = self._committed.get(header.base_offset)
+            return known is not None and known[2:] == (header.leader_epoch, header.crc)
+        return disk.durable_snapshot_end() >= end_offset
+
+    def problem_of_journals(self) -> str | None:
+        """I22: say how the journals differ; None if they end alike."""
+        ends: dict[int, tuple[int, int]] = {}
+        for node in self._nodes.all:
+            last = None
+            for batch in self._disks[node.id].batches(0, 1 << 62):
+                last = batch.header
+            if last is not None:
+                ends[node.id] = (last.next_offset, last.crc)
+        return None if len(set(ends.values())) < 2 else f"I22: journals end at {ends}"
+
+    # Snapshots
+
+    def _note_end_of_download(self, old: _Observed, now: _Observed | None) -> None:
+        """Count a download that has begun and will not be finished."""
+        download = old.download
+        if download is None or (now is not None and now.download is download):
+            return
+        if old.position > 0 and not download.is_complete:
+            self._seen["snapshot fetched half way"] += 1
