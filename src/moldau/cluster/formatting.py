@@ -125,8 +125,8 @@ def _refuse_old_versions(found: Mapping[str, MetaProperties | None]) -> None:
     for path, properties in found.items():
         if properties is not None and (properties.version == 0 or properties.cluster_id is None):
             raise ConfigError(
-                f"{path}/{META_PROPERTIES} is from a Kafka broker on ZooKeeper: its records cannot"
-                " be taken over. Use another folder"
+                f"{path}/{META_PROPERTIES} is from a broker on ZooKeeper. Move the metadata of its"
+                " cluster first (moldau cluster migrate), or use another folder"
             )
 
 

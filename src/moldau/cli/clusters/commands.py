@@ -1,4 +1,4 @@
-"""The commands of a cluster on one machine: up, stop, kill, start, down."""
+"""The commands of a cluster on one machine: up, stop, kill, start, down, migrate."""
 
 from __future__ import annotations
 
@@ -217,6 +217,56 @@ def down(data: Path) -> None:
         click.echo(f"{member.name} has stopped")
     if not stopped:
         _say(f"no broker of {cluster.path} runs")
+
+
+@click.command()
+@data_option(required=False)
+@click.option(
+    "--controllers", type=click.IntRange(1, BROKERS_MAX),
+    help=f"How many brokers of DIR are to vote [{DEFAULT_CONTROLLERS} if there are so many].",
+)  # fmt: skip
+@click.option(
+    "--zookeeper", metavar="HOST:PORT,...[/CHROOT]",
+    help="Where another cluster keeps its metadata.",
+)  # fmt: skip
+@click.option(
+    "--config", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
+    help="New settings of one of its nodes, with process.roles and controller.quorum.voters; one"
+    " for each node.",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Check and compare; write nothing.")
+def migrate(
+    data: Path | None,
+    controllers: int | None,
+    zookeeper: str | None,
+    config: tuple[Path, ...],
+    dry_run: bool,
+) -> None:
+    r"""Move the metadata of a stopped cluster from ZooKeeper to a quorum of its brokers.
+
+    What is written is compared before anything is switched. Until then the brokers can be started
+    on ZooKeeper again; afterwards they refuse to. Given again, the command goes on where it ended.
+
+    \b
+    moldau cluster migrate --data ./cluster
+    moldau cluster migrate --zookeeper zk1:2181/kafka --config n1.properties --config n2.properties
+    """
+    from moldau.cli.clusters.migrating import (  # noqa: PLC0415 - help needs no broker
+        migrate_cluster,
+        migrate_folder,
+    )
+
+    check_texts((str(data), zookeeper or "", tuple(map(str, config))))
+    if data is not None:
+        if zookeeper is not None or config:
+            raise click.UsageError("--data knows its ZooKeeper and its settings: give it alone")
+        migrate_folder(data, controllers, click.echo, is_dry_run=dry_run)
+        return
+    if zookeeper is None or not config:
+        raise click.UsageError("give --data, or --zookeeper and a --config for each node")
+    if controllers is not None:
+        raise click.UsageError("--controllers: the --config files name the voters")
+    migrate_cluster(zookeeper, config, click.echo, is_dry_run=dry_run)
 
 
 def _zookeeper_choice(has_own: bool, connect: str | None) -> ZooKeeperChoice | None:

@@ -8,7 +8,8 @@
     DIR/broker-N/broker.pid          number, start time and command line of the process
     DIR/zookeeper/                   the same of a ZooKeeper, if the cluster has its own
 
-`cluster.json` comes first and never changes. A folder with other contents is not touched.
+`cluster.json` comes first; only a move from ZooKeeper changes it. A folder with other contents is
+not touched.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ async def local_report(cluster: ClusterFolder) -> Report:
     report = report_of(status, COLUMNS)
     if cluster.zookeeper_connect is not None:
         report = replace(report, views=[*report.views, View(ZOOKEEPER_COLUMNS, [status])])
-    return replace(report, note=note)
+    return replace(report, note=note or report.note)
 
 
 def _of_zookeeper(cluster: ClusterFolder) -> Status:
@@ -145,4 +145,6 @@ def _unknown(cluster: ClusterFolder) -> Status:
         "under_replicated_count": None,
         "brokers": [],
         "under_replicated": [],
+        "quorum": None,
+        "quorum_problem": None,
     }

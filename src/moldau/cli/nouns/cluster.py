@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from moldau.cli.clusters.commands import data_option, down, kill, start, stop, up
+from moldau.cli.clusters.commands import data_option, down, kill, migrate, start, stop, up
 from moldau.cli.clusters.layout import open_cluster
 from moldau.cli.clusters.local_status import show_local_status
 from moldau.cli.frame import client
@@ -36,7 +36,7 @@ def cluster() -> None:
     """The cluster: status, health, api-versions, features; on this machine: up, down..."""
 
 
-for command in (up, down, start, stop, kill):
+for command in (up, down, start, stop, kill, migrate):
     cluster.add_command(command)
 
 

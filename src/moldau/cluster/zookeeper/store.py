@@ -41,6 +41,7 @@ from moldau.cluster.zookeeper.election import NOBODY_KNOWN, current_controller, 
 from moldau.cluster.zookeeper.eviction import free_seat, remove_unheld_seat
 from moldau.cluster.zookeeper.history import History
 from moldau.cluster.zookeeper.lives import Lives
+from moldau.cluster.zookeeper.moved_tree import refuse_moved
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.cluster_nodes import decode_cluster_id, encode_cluster_id
 from moldau.cluster.zookeeper.nodes.controller_nodes import decode_controller_epoch
@@ -145,6 +146,7 @@ class ZooKeeperStore:
         try:
             await self.lives.begin()
             session = self.lives.session
+            await refuse_moved(session)
             await self.create_roots()
             cluster_id = await self._agree_on_cluster(session)
             self._identity = identify_directories(
@@ -185,6 +187,7 @@ class ZooKeeperStore:
         """
         session, own_id = self.lives.session, self.identity.cluster_id
         await session.sync()
+        await refuse_moved(session)
         node = await TreeReader(session).read(paths.CLUSTER_ID)
         try:
             cluster_id = "gone" if node is None else decode_cluster_id(node.data)
@@ -350,6 +353,7 @@ class ZooKeeperStore:
             return None
         tenure = Tenure(session, seat, self._history)
         self._tenure = tenure
+        await refuse_moved(session)
         # From now on no step of an earlier controller is taken: what is read below has them all.
         self.fence.hear_of(self._broker_id, seat.epoch)
         self._complaint = ""
