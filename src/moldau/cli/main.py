@@ -41,6 +41,9 @@ COMMANDS = {
         "moldau.cli.nouns.cluster", "The cluster: status, health, up...", CLUSTER
     ),
     "broker": CommandPlace("moldau.cli.nouns.broker", "Brokers: list, describe, config.", CLUSTER),
+    "quorum": CommandPlace(
+        "moldau.cli.nouns.quorum", "The metadata quorum: status, add, replace...", CLUSTER
+    ),
     "log": CommandPlace(
         "moldau.cli.nouns.log", "Log directories, and what lies in files.", CLUSTER
     ),

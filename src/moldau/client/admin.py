@@ -63,6 +63,12 @@ from moldau.client.administration.partitions import (
     PartitionCalls,
     ProducerDescription,
 )
+from moldau.client.administration.quorum import (
+    ControllerEndpoint,
+    MetadataQuorum,
+    QuorumCalls,
+    QuorumReplica,
+)
 from moldau.client.administration.topic_descriptions import PartitionDescription, TopicDescription
 from moldau.client.administration.topics import (
     CreatedTopic,
@@ -98,6 +104,7 @@ __all__ = [
     "ConfigSource",
     "ConfigSynonym",
     "ConfigType",
+    "ControllerEndpoint",
     "CreatedTopic",
     "FeatureDescription",
     "FeatureRange",
@@ -108,11 +115,13 @@ __all__ = [
     "ListedOffset",
     "LogDirDescription",
     "MemberDescription",
+    "MetadataQuorum",
     "NewPartitions",
     "NewTopic",
     "OffsetSpec",
     "PartitionDescription",
     "ProducerDescription",
+    "QuorumReplica",
     "ReplicaDescription",
     "ResourceType",
     "Results",
@@ -134,6 +143,7 @@ class AdminCalls(
     PartitionCalls,
     ConfigCalls,
     ClusterCalls,
+    QuorumCalls,
     GroupCalls,
     GroupOffsetCalls,
 ):
@@ -285,6 +295,12 @@ class Admin(AdminFace):
     describe_api_versions = _blocking(AdminCalls.describe_api_versions)
     describe_features = _blocking(AdminCalls.describe_features)
     update_features = _blocking(AdminCalls.update_features)
+
+    # The metadata quorum
+
+    describe_metadata_quorum = _blocking(AdminCalls.describe_metadata_quorum)
+    add_raft_voter = _blocking(AdminCalls.add_raft_voter)
+    remove_raft_voter = _blocking(AdminCalls.remove_raft_voter)
 
     # Groups
 

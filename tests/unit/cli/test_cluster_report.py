@@ -1,4 +1,4 @@
-"""What a cluster tells of itself: brokers, controller, under-replicated partitions."""
+"""What a cluster tells of itself: brokers, controller, quorum, under-replicated partitions."""
 
 from __future__ import annotations
 
@@ -8,17 +8,26 @@ from moldau.cli.nouns.cluster_report import BROKERS, ask_status, report_of
 from moldau.client.admin import (
     BrokerDescription,
     ClusterDescription,
+    MetadataQuorum,
     PartitionDescription,
+    QuorumReplica,
     Results,
     TopicDescription,
 )
+from moldau.client.errors import NotLeaderOrFollower, UnsupportedVersion
 
 
 class Told:
-    """An admin that tells of two brokers and one topic."""
+    """An admin that tells of two brokers, one topic, and a quorum if it is given one."""
 
-    def __init__(self, *partitions):
+    def __init__(self, *partitions, quorum=None):
         self._topic = TopicDescription("orders", None, False, partitions)
+        self._quorum = quorum or UnsupportedVersion("the metadata is in ZooKeeper")
+
+    async def describe_metadata_quorum(self, *, timeout_ms):
+        if isinstance(self._quorum, Exception):
+            raise self._quorum
+        return self._quorum
 
     async def describe_cluster(self):
         brokers = (BrokerDescription(1, "h", 9092), BrokerDescription(2, "h", 9093))
@@ -49,6 +58,8 @@ def test_brokers_and_what_they_hold_are_told():
              "leaders": 1, "replicas": 1, "out_of_sync": 0},
         ],
         "under_replicated": [],
+        "quorum": None,
+        "quorum_problem": None,
     }  # fmt: skip
     assert len(report.views) == 2
 
@@ -64,3 +75,31 @@ def test_partitions_that_lack_replicas_are_listed():
         (1, 2, [2]),
         (2, None, []),
     ]
+
+
+def status_with(quorum):
+    return report_of(asyncio.run(ask_status(Told(quorum=quorum))), BROKERS)
+
+
+def test_the_voters_of_a_quorum_are_shown_with_what_they_lack():
+    voters = (QuorumReplica(1, None, 10, 5, 5), QuorumReplica(2, None, None, None, None))
+    report = status_with(MetadataQuorum(1, 7, 9, voters, ()))
+    _, _, quorum, shown = report.views
+    assert [(row["leader"], row["leader_epoch"]) for row in quorum.rows] == [(1, 7)]
+    assert [(row["node"], row["role"], row["lag"]) for row in shown.rows] == [
+        (1, "leader", 0),
+        (2, "voter", None),
+    ]
+    assert report.data["quorum"]["voters"] == shown.rows
+
+
+def test_a_voter_that_is_alone_is_no_quorum():
+    report = status_with(MetadataQuorum(1, 7, 9, (QuorumReplica(1, None, 10, 5, 5),), ()))
+    assert (len(report.views), report.data["quorum"], report.note) == (2, None, None)
+
+
+def test_it_is_said_that_nobody_leads_the_quorum():
+    report = status_with(NotLeaderOrFollower("node 1 does not lead"))
+    assert report.data["quorum"] is None
+    assert report.note is not None
+    assert report.note.endswith("nobody leads it: node 1 does not lead")

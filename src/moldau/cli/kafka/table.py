@@ -65,6 +65,10 @@ TOOLS: Final[dict[str, Tool]] = {
     "kafka-features": Tool(
         "features", ("kafka.admin.FeatureCommand", "org.apache.kafka.tools.FeatureCommand")
     ),
+    "kafka-metadata-quorum": Tool(
+        "metadata_quorum",
+        ("kafka.admin.MetadataQuorumCommand", "org.apache.kafka.tools.MetadataQuorumCommand"),
+    ),
     "kafka-dump-log": Tool(
         "dump_log", ("kafka.tools.DumpLogSegments", "org.apache.kafka.tools.DumpLogSegments")
     ),
@@ -109,7 +113,6 @@ ABSENT: Final[dict[str, str]] = {
     "kafka-delegation-tokens": "delegation tokens",
     "kafka-jmx": "JMX (metrics are served for Prometheus)",
     "kafka-leader-election": "leader elections on demand",
-    "kafka-metadata-quorum": "a metadata quorum of several controllers",
     "kafka-metadata-shell": "a shell for metadata snapshots",
     "kafka-reassign-partitions": "moving replicas",
     "kafka-replica-verification": "comparing replicas",

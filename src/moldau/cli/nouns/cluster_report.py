@@ -1,13 +1,18 @@
-"""The report of `moldau cluster status`: brokers, controller, under-replicated partitions."""
+"""The report of `moldau cluster status`: brokers, controller, quorum, lacking replicas."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from moldau.base.errors import UserError
 from moldau.cli.frame import client
 from moldau.cli.frame.report import BAD, DOUBTFUL, Column, Report, View
 from moldau.cli.nouns.broker import rows_of
+from moldau.cli.nouns.quorum_report import PROGRESS, ROLE, Quorum, ask_quorum, quorum_data
+
+QUORUM_PATIENCE_MS: Final = 3_000
+"""How long the quorum may take. Without a majority it has no leader, and that is to be shown."""
 
 SUMMARY = (
     Column("cluster_id", "CLUSTER"),
@@ -39,9 +44,18 @@ UNDER_REPLICATED = (
     Column("replicas", "REPLICAS"),
     Column("isr", "ISR", style=lambda _: DOUBTFUL),
 )
+QUORUM = (
+    Column("leader", "QUORUM LEADER"),
+    Column("leader_epoch", "EPOCH"),
+    Column("high_watermark", "HIGH WATERMARK"),
+)
+VOTERS = (Column("node", "VOTER"), ROLE, *PROGRESS)
 
 Status = dict[str, Any]
-"""What a cluster tells of itself; `brokers` and `under_replicated` are rows of tables."""
+"""What a cluster tells of itself; `brokers` and `under_replicated` are rows of tables.
+
+`quorum` is None where nobody but one node could lead, `quorum_problem` says why it is not known.
+"""
 
 
 async def ask_status(admin: client.AsyncAdmin) -> Status:
@@ -55,6 +69,7 @@ async def ask_status(admin: client.AsyncAdmin) -> Status:
         for one in topic.partitions
         if len(one.isr) < len(one.replicas)
     ]
+    quorum, problem = await _ask_quorum(admin)
     return {
         "cluster_id": described.cluster_id,
         "controller": described.controller_id,
@@ -64,17 +79,32 @@ async def ask_status(admin: client.AsyncAdmin) -> Status:
         "under_replicated_count": len(lacking),
         "brokers": [_broker_row(row) for row in rows_of(described, topics)],
         "under_replicated": lacking,
+        "quorum": quorum,
+        "quorum_problem": problem,
     }
+
+
+async def _ask_quorum(admin: client.AsyncAdmin) -> tuple[Quorum | None, str | None]:
+    """Ask who leads the metadata; return that, or why it is not known."""
+    try:
+        quorum = await ask_quorum(admin, timeout_ms=QUORUM_PATIENCE_MS)
+    except UserError:
+        return None, None  # there is none
+    except client.ClientError as error:
+        return None, f"the metadata quorum does not answer, or nobody leads it: {error.what}"
+    return (quorum_data(quorum) if len(quorum.voters) > 1 else None), None
 
 
 def report_of(status: Status, broker_columns: Sequence[Column]) -> Report:
     """Show a status, its brokers in the columns that fit what is known of them."""
     main = View(SUMMARY, [status])
-    lacking = status["under_replicated"]
+    lacking, quorum = status["under_replicated"], status["quorum"]
     views = [main, View(broker_columns, status["brokers"])]
+    if quorum is not None:
+        views += [View(QUORUM, [quorum]), View(VOTERS, quorum["voters"])]
     if lacking:
         views.append(View(UNDER_REPLICATED, lacking))
-    return Report(status, main, "cluster_id", views)
+    return Report(status, main, "cluster_id", views, note=status["quorum_problem"])
 
 
 def _broker_row(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,11 +27,16 @@ def describe(life: Life, now_s: float, now_ms: int) -> QuorumDescription | None:
         heard_ms = fetched_ms if progress.end_offset >= 0 else -1
         return DescribedReplica(*key, progress.end_offset, heard_ms, caught_up_ms)
 
-    replicas = [told(key, progress) for key, progress in state.replicas.items()]
+    voting, oldest_s = set(life.voters.keys), now_s - life.timeouts.observer_memory_s
+    replicas = [
+        told(key, progress)
+        for key, progress in state.replicas.items()
+        # A voter that was removed because it is lost is no observer: nobody has heard of it.
+        if key in voting or (progress.end_offset >= 0 and progress.fetched_s >= oldest_s)
+    ]
     own = life.voters.find(life.me)
     if own is not None:
         replicas.append(DescribedReplica(*own.key, life.log.end_offset, now_ms, now_ms))
-    voting = set(life.voters.keys)
     return QuorumDescription(
         life.me.node,
         life.epoch,
