@@ -11,6 +11,7 @@ from moldau.base.properties import parse_properties
 from moldau.cli.zookeeper.server_properties import read_server_properties
 from moldau.client.consumer import AsyncConsumer
 from moldau.client.producer import AsyncProducer
+from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings
 
 FOLDER = Path(__file__).parents[2] / "config"
@@ -50,13 +51,16 @@ def test_values_are_given_once(name):
     assert len(keys) == len(set(keys)) > 5
 
 
-def test_a_broker_joins_the_quorum_by_the_overrides_that_the_file_shows():
-    command = text_of("server-quorum.properties").replace("\\\n#", "")
-    shown = dict(re.findall(r"--override ([\w.]+)=(\S+)", command))
-    assert shown.keys() == {"process.roles", "node.id", "listeners", "log.dirs"}
-    settings = BrokerSettings.load(text_of("server-quorum.properties"), shown, strict=True)
-    assert settings.node_id == 2
+def test_a_broker_joins_the_quorum_by_the_variables_that_the_file_shows():
+    text = text_of("server-quorum.properties")
+    shown = dict(re.findall(r"(KAFKA_\w+)=(\S+)", text))
+    assert shown.keys() == {"KAFKA_NODE_ID", "KAFKA_LOG_DIRS", "KAFKA_LISTENERS"}
+    settings = BrokerSettings.load(text, {}, shown, strict=True)
+    assert (settings.node_id, settings.quorum.kind) == (2, NodeKind.MEMBER)
     assert [endpoint.port for endpoint in settings.endpoints] == [9192]
+    (controller,) = settings.listeners.controller
+    own = settings.quorum.voters[1]
+    assert (own.node_id, own.address.port) == (2, controller.port)
 
 
 @pytest.mark.parametrize(

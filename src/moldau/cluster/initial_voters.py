@@ -25,7 +25,7 @@ INITIAL_VOTERS: Final = SnapshotId(0, 0).name
 INITIAL_FILES: Final = frozenset((INITIAL_VOTERS, INITIAL_VOTERS + PART_SUFFIX))
 """What the metadata folder of a node holds that was formatted, and has not run yet."""
 
-VOTERS_MAX: Final = 100
+VOTERS_MAX: Final = 50
 """As many as fit into one record with the longest names; a quorum has three or five."""
 NODE_ID_MAX: Final = 2**31 - 1
 RESERVED_DIRECTORIES: Final = 100

@@ -27,9 +27,9 @@ from moldau.protocol.registry import api_of, encode_request
 from moldau.server.nodes.forwarding import FORWARDED
 
 FETCH, API_VERSIONS, ADD_PARTITIONS = 1, 18, 24
-OF_NODES = {56, 58, 59, 62, 63, 67, 73}
+OF_NODES = {56, 58, 59, 62, 63, 67, 70, 73}
 """AlterPartition, Envelope, FetchSnapshot, BrokerRegistration, BrokerHeartbeat,
-AllocateProducerIds, AssignReplicasToDirs."""
+AllocateProducerIds, ControllerRegistration, AssignReplicasToDirs."""
 ALTER_CONFIGS, INCREMENTAL = 33, 44
 
 
