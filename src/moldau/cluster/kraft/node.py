@@ -40,6 +40,7 @@ from moldau.cluster.raft.requests import (
     Request,
     Token,
 )
+from moldau.cluster.raft.resending import Destination
 from moldau.cluster.raft.states import Role
 from moldau.cluster.raft.voters import NO_NODE, NodeId, VoterSet
 from moldau.cluster.snapshots import SnapshotId
@@ -128,6 +129,7 @@ class RaftNode:
         self._is_syncing = False
         self._life_number = 0
         self._stopped = asyncio.Event()
+        self._has_met_other_cluster = False
 
     # What is known
 
@@ -337,10 +339,23 @@ class RaftNode:
             event = events.RequestFailed(sent.request_id)
         else:
             event = events.AnswerArrived(sent.request_id, answer)
+            if answer.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+                self._warn_of_other_cluster(sent.to)
             if isinstance(answer, FetchAnswer) and answer.error is ErrorCode.NONE:
                 self._owner.leader_answered(answer.high_watermark)
         if life == self._life_number:
             self._step(event)
+
+    def _warn_of_other_cluster(self, node: Destination) -> None:
+        """Say it once, of the first that says so: a node that asks the wrong ones asks them all."""
+        core = self._core
+        if core is not None and not self._has_met_other_cluster:
+            self._has_met_other_cluster = True
+            name = "a controller" if node is None else f"controller {node}"
+            logger.warning(
+                "%s belongs to another cluster; this node's has cluster.id=%s",
+                name, core.life.cluster_id,
+            )  # fmt: skip
 
     # The disk
 
@@ -387,13 +402,24 @@ class RaftNode:
         logger.error("the metadata cannot be written, so that this node leads no more: %s", error)
         self._end_life()
         self._owner.role_changed(out.RoleChanged(Role.UNATTACHED, life.epoch, NO_NODE))
-        await asyncio.sleep(NEW_LIFE_S)
         try:
+            await self._writable_again(life)
             await self._log.make_durable()
         except StorageError as lost:
             self._fail(lost)
         else:
             self._live()
+
+    async def _writable_again(self, life: Life) -> None:
+        """Return once the last promise could be written again: without that no life lasts."""
+        while True:
+            await asyncio.sleep(NEW_LIFE_S)
+            try:
+                await self._keep_promise(life.quorum, life)
+            except (StorageError, OSError) as error:
+                logger.debug("the metadata cannot be written yet: %s", error)
+            else:
+                return
 
     def _end_life(self) -> None:
         self._life_number += 1
