@@ -27,6 +27,7 @@ from bench import (
     keyed_load,
     many_connections,
     steady_writers,
+    topic_load,
 )
 from bench.percentiles import percentiles
 
@@ -192,6 +193,7 @@ LOADS: dict[str, Callable[..., Result]] = {
     "deliver": delivery_load.run,
     "produce_java": java_producer.run,
     "write_steadily": steady_writers.run,
+    "create_topics": topic_load.run,
 }
 
 

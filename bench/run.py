@@ -10,6 +10,7 @@ import argparse
 import importlib
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from tests.kafka_harness.distribution import KafkaUnavailableError
@@ -53,6 +54,8 @@ def parse(arguments: list[str], page: Page = RESULTS) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=page.command, description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a small scale, to try the harness")
     parser.add_argument("--rounds", type=int, default=page.rounds)
+    parser.add_argument("--partitions", type=int, metavar="COUNT",
+                        help="how many, in works that make many [of the scale]")  # fmt: skip
     parser.add_argument("--works", nargs="+", choices=page.works, default=page.works,
                         metavar="WORK", help=f"some of: {', '.join(page.works)}")  # fmt: skip
     parser.add_argument("--steady", type=float, default=100.0, metavar="PERCENT",
@@ -68,6 +71,8 @@ def parse(arguments: list[str], page: Page = RESULTS) -> argparse.Namespace:
 def main(arguments: list[str], page: Page = RESULTS) -> int:
     asked = parse(arguments, page)
     scale = pages.QUICK if asked.quick else pages.FULL
+    if asked.partitions:
+        page = _with_partitions(page, asked.partitions)
     with tempfile.TemporaryDirectory(prefix="moldau-bench-", dir=asked.directory) as folder:
         directory = Path(folder)
         samples = Samples(
@@ -80,6 +85,12 @@ def main(arguments: list[str], page: Page = RESULTS) -> int:
             asked.output.write_text(render(samples, page, scale))
     print(asked.output.read_text())
     return 1 if samples.failures else 0
+
+
+def _with_partitions(page: Page, count: int) -> Page:
+    """Change how many partitions are made, at every scale."""
+    scales = {name: replace(scale, partitions=count) for name, scale in page.scales.items()}
+    return replace(page, scales=scales)
 
 
 def _round(

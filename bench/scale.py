@@ -24,6 +24,8 @@ class Scale:
     connections: int
     connection_seconds: int
     partitions: int
+    created_topics: int
+    """Of three partitions. As many again before, untimed."""
     records_per_partition: int
     group_members: int
     group_rounds: int
@@ -48,6 +50,7 @@ FULL = Scale(
     connections=2_000,
     connection_seconds=30,
     partitions=2_000,
+    created_topics=400,
     records_per_partition=10,
     group_members=100,
     group_rounds=100,
@@ -67,6 +70,7 @@ QUICK = Scale(
     connections=200,
     connection_seconds=3,
     partitions=100,
+    created_topics=50,
     records_per_partition=10,
     group_members=100,
     group_rounds=10,

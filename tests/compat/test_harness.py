@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from kafka_harness.distribution import CURRENT, KafkaUnavailableError, jars
 from kafka_harness.java import JavaError
@@ -16,7 +17,7 @@ from kafka_harness.samples import fresh_topic
 from kafka_harness.tool_session import ToolSession
 from kafka_harness.topics import create_topic
 from kafka_harness.waiting import eventually
-from kafka_harness.wire import ask_api_versions, unserved_partitions
+from kafka_harness.wire import ask_api_versions, known_isrs, unserved_partitions
 
 NEEDS_JAVA = Path(__file__).with_name("test_java_tools.py")
 TESTS = Path(__file__).parents[1]
@@ -106,3 +107,15 @@ def test_partitions_that_do_not_exist_are_unserved(broker):
         lambda: unserved_partitions(broker.host, broker.port, {topic: 3}) == [(topic, 2)],
         "two of three partitions are served",
     )
+
+
+def test_the_replicas_in_sync_are_those_of_each_partition(broker):
+    topics = [create_topic(broker.address, fresh_topic("harness"), count) for count in (2, 1)]
+    isrs = known_isrs(broker.host, broker.port, topics)
+    assert isrs.keys() == {(topics[0], 0), (topics[0], 1), (topics[1], 0)}
+    assert {frozenset(isr) for isr in isrs.values()} == {frozenset({broker_id(broker)})}
+
+
+def broker_id(broker):
+    (only,) = AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=30).brokers
+    return only

@@ -12,7 +12,7 @@ import contextlib
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 _CORRELATION = 7
 _LATEST = -1
@@ -51,7 +51,7 @@ def wait_until_answered(host: str, port: int, alive: Callable[[], bool], timeout
 
 
 def unserved_partitions(
-    host: str, port: int, topics: dict[str, int], timeout_s: float = 30
+    host: str, port: int, topics: Mapping[str, int], timeout_s: float = 30
 ) -> list[tuple[str, int]]:
     """Return the partitions, of topics with so many each, that do not tell their end offset.
 
@@ -78,6 +78,37 @@ def unserved_partitions(
     return unserved
 
 
+def known_isrs(
+    host: str, port: int, topics: Iterable[str], timeout_s: float = 30
+) -> dict[tuple[str, int], set[int]]:
+    """Return the replicas in sync of each partition, as this very broker knows them (Metadata 1).
+
+    A client library asks any broker, also one that has just started and knows old things.
+    """
+    names = [name.encode() for name in topics]
+    asked = b"".join(struct.pack(">h", len(name)) + name for name in names)
+    body = _exchange(host, port, _header(3, 1) + struct.pack(">i", len(names)) + asked, timeout_s)
+    answer = _Reader(body)
+    for _ in range(answer.take("i")):
+        answer.take("i")
+        answer.text()
+        answer.take("i")
+        answer.text()
+    answer.take("i")
+    isrs = {}
+    for _ in range(answer.take("i")):
+        answer.take("h")
+        name = answer.text()
+        answer.take("b")
+        for _ in range(answer.take("i")):
+            answer.take("h")
+            partition = answer.take("i")
+            answer.take("i")
+            answer.numbers()
+            isrs[name, partition] = set(answer.numbers())
+    return isrs
+
+
 def quorum_leader(host: str, port: int, timeout_s: float = 5.0) -> int:
     """Return the leader of the metadata log, as DescribeQuorum 0 tells it; -1 if there is none."""
     topic = b"__cluster_metadata"
@@ -87,6 +118,27 @@ def quorum_leader(host: str, port: int, timeout_s: float = 5.0) -> int:
     _, error, _, length = struct.unpack_from(">BhBB", body)
     leader: int = struct.unpack_from(">Bihi", body, 5 + length - 1)[3] if error == 0 else -1
     return leader
+
+
+class _Reader:
+    """Takes the plain types of the protocol from an answer, one after the other."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._position = 0
+
+    def take(self, kind: str) -> int:
+        (value,) = struct.unpack_from(f">{kind}", self._body, self._position)
+        self._position += struct.calcsize(kind)
+        return int(value)
+
+    def text(self) -> str:
+        length = max(0, self.take("h"))
+        self._position += length
+        return self._body[self._position - length : self._position].decode()
+
+    def numbers(self) -> list[int]:
+        return [self.take("i") for _ in range(self.take("i"))]
 
 
 def _header(api_key: int, version: int) -> bytes:

@@ -12,6 +12,7 @@ from bench.cluster import CLUSTER
 from bench.failover import FAILOVER
 from bench.many_replicas import MANY_REPLICAS
 from bench.page import QUICK
+from bench.quorum import QUORUM
 from bench.report import Samples, render, verdict
 from bench.run import RESULTS
 
@@ -98,7 +99,7 @@ def test_what_could_not_be_measured_is_said():
 
 
 @pytest.mark.parametrize(
-    "page", [RESULTS, CLUSTER, FAILOVER, MANY_REPLICAS], ids=lambda page: page.title
+    "page", [RESULTS, CLUSTER, FAILOVER, MANY_REPLICAS, QUORUM], ids=lambda page: page.title
 )
 def test_every_measure_has_its_work_and_its_own_name(page):
     names = {(measure.work, measure.name) for measure in page.measures}
