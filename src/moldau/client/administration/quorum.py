@@ -216,7 +216,6 @@ def _known(number: int) -> int | None:
 def _checked(directory_id: bytes) -> bytes:
     if len(directory_id) != DIRECTORY_SIZE:
         raise InvalidArgument(
-            f"the id of a directory has 16 bytes, {directory_id!r:.100} has"
-            f" {len(directory_id)}"
+            f"the id of a directory has 16 bytes, {directory_id!r:.100} has {len(directory_id)}"
         )
     return directory_id
