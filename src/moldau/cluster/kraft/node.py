@@ -26,7 +26,7 @@ from moldau.base.files import FileRegion
 from moldau.base.ids import LeaderEpoch, Offset
 from moldau.cluster.kraft.control_records import voters_of
 from moldau.cluster.kraft.peers import Peers, PeerUnavailable
-from moldau.cluster.kraft.raft_log import DownloadedSnapshot, RaftLog
+from moldau.cluster.kraft.raft_log import RaftLog
 from moldau.cluster.metadata_source import SourceUnavailable
 from moldau.cluster.raft import effects as out
 from moldau.cluster.raft import events
@@ -75,8 +75,8 @@ class NodeOwner(Protocol):
         """Hear how far the leader has committed, as it answers a fetch."""
         ...
 
-    async def installed(self, snapshot: DownloadedSnapshot) -> None:
-        """Take over a snapshot behind which the log goes on."""
+    async def install(self, snapshot: SnapshotId) -> None:
+        """Put a snapshot that was fetched in place of the log, and take over what it says."""
         ...
 
     def failed(self, error: MoldauError) -> None:
@@ -299,7 +299,7 @@ class RaftNode:
             case out.FinishSnapshot(snapshot):
                 self._begin(self._check_snapshot(snapshot))
             case out.InstallSnapshot(snapshot):
-                await self._owner.installed(await self._log.install(snapshot))
+                await self._owner.install(snapshot)
             case out.AppendRefused(content):
                 logger.debug("not the leader any more: %r is not appended", type(content))
 

@@ -40,7 +40,7 @@ from moldau.cluster.kraft.node import RaftNode
 from moldau.cluster.kraft.peers import Peers
 from moldau.cluster.kraft.prepared_commit import PreparedCommit, prepare_commit
 from moldau.cluster.kraft.quorum_file import read_quorum_state, write_quorum_state
-from moldau.cluster.kraft.raft_log import DownloadedSnapshot, RaftLog
+from moldau.cluster.kraft.raft_log import RaftLog
 from moldau.cluster.kraft.tenure import Tenure
 from moldau.cluster.listeners import Listeners
 from moldau.cluster.log_applier import LogApplier
@@ -64,7 +64,7 @@ from moldau.cluster.raft.voters import (
     VoterSet,
 )
 from moldau.cluster.replay import Replay
-from moldau.cluster.snapshots import BOOTSTRAP, read_snapshot
+from moldau.cluster.snapshots import BOOTSTRAP, SnapshotId, read_snapshot
 from moldau.cluster.snapshotting import (
     SnapshotPace,
     SnapshotState,
@@ -458,9 +458,13 @@ class RaftStore:
             return None
         return SnapshotState(self._image, journal.last_epoch, self._quorum.control)
 
-    async def installed(self, snapshot: DownloadedSnapshot) -> None:
-        """Go on with the image of a snapshot; listeners hear what it changes."""
+    async def install(self, wanted: SnapshotId) -> None:
+        """Put a snapshot in place of the log, and go on with its image.
+
+        Listeners hear what it changes. Nobody reads the log meanwhile: it begins anew.
+        """
         async with self._applying:
+            snapshot = await self._log.install(wanted)
             changes: list[Change] = []
             for count, piece in enumerate(difference_in_pieces(self._image, snapshot.image), 1):
                 changes += piece

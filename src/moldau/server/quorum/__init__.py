@@ -7,6 +7,8 @@
     peer_links       the connections for that: one for votes and one for fetches to each node
     node_watches     notices at once that a voter's process is gone
     voter_probe      asks a node that is to become a voter which versions it supports
+    own_registration  tells the active controller of the controller in this process
+    suspicions   how often the end of a broker's process is believed
 
 What is said to them, and when, is decided in `cluster/raft` and translated in `cluster/kraft`. What
 they say to this node arrives in `handlers/raft.py`.

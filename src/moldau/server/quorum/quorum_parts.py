@@ -26,6 +26,7 @@ from moldau.server.nodes.elected_controller import ElectedChannel, ElectedContro
 from moldau.server.nodes.remote_controller import Channels, RemoteController
 from moldau.server.quorum.node_watches import NodeWatches
 from moldau.server.quorum.own_registration import register_own_controller
+from moldau.server.quorum.suspicions import Suspicions
 from moldau.server.quorum.voter_addresses import VoterAddresses
 from moldau.server.quorum.voter_probe import VoterProbe
 
@@ -55,6 +56,7 @@ class QuorumParts:
             NodeId(parts.broker_id), network, store.node.connection_reset
         )
         self._watched = VoterSet()
+        self._suspicions = Suspicions()
 
     # The way to the controller
 
@@ -153,10 +155,11 @@ class QuorumParts:
     async def _take_away(self, broker: Broker) -> None:
         """Fence a broker whose process is gone, if this node is the controller."""
         controller = self._parts.controller
-        if not controller.is_active:
+        if not controller.is_active or not self._suspicions.is_believable(broker):
             return
         try:
             if await controller.fence_gone_broker(broker.id, broker.epoch):
+                self._suspicions.believed(broker)
                 logger.warning("broker %d is gone: its port refuses connections", broker.id)
         except (ApiError, StoreFailed) as error:
             logger.debug("broker %d is not fenced: %s", broker.id, error)
