@@ -125,6 +125,9 @@ class BrokerController(ControllerQueue):
 
         answer = await self.decide(decide)
         self._note_shutdown(key)
+        if answer.should_shut_down:
+            # It is fenced, and has said that it ends: its successor need not wait for its session.
+            self._sessions.forget(key)
         return answer
 
     def _note_shutdown(self, key: SessionKey) -> None:

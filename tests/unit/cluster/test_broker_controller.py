@@ -184,6 +184,17 @@ def test_a_broker_stops_when_the_others_know_who_leads(on_bench):
     on_bench(work)
 
 
+def test_the_successor_of_a_broker_that_has_stopped_need_not_wait(on_bench):
+    async def work(bench):
+        epoch = bench.epochs[1]
+        await bench.beat(1, want_shut_down=True)
+        await bench.beat(2, 3)
+        assert (await bench.beat(1, want_shut_down=True)).should_shut_down
+        assert await bench.controller.register_broker(registration(1, incarnation=9)) > epoch
+
+    on_bench(work)
+
+
 def test_a_new_controller_lets_a_broker_stop_that_began_before(on_bench):
     async def work(bench):
         await bench.beat(1, want_shut_down=True)

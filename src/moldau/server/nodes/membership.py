@@ -124,7 +124,7 @@ class Membership:
     async def register(self, registration: BrokerRegistration) -> None:
         """Return once the controller knows this broker; UserError if it does not want to.
 
-        One that was here a moment ago counts as alive until its session ends: its successor is
+        One that was killed a moment ago counts as alive until its session ends: its successor is
         refused so long, and asks again.
         """
         self._registration = registration
