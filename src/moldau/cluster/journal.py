@@ -31,6 +31,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from operator import attrgetter
+from threading import Lock
 from typing import Final, NamedTuple
 
 from moldau.base.checks import crash_point, invariant
@@ -97,6 +98,7 @@ class Journal:
         self._unused: list[int] = []
         """Segments that `load` found and that are not part of the log any more."""
         self._is_writable = False
+        self._sync_lock = Lock()
         self.epochs = LeaderEpochs()
         self.next_offset = 0
 
@@ -251,7 +253,16 @@ class Journal:
             epoch > self.last_epoch, f"{self.folder}: leader epoch {epoch} after {self.last_epoch}"
         )
         self.epochs.assign(epoch, Offset(self.next_offset))
-        save_epochs(self._files, self.folder, self.epochs)
+        self._save_epochs_from(self.next_offset)
+
+    def _save_epochs_from(self, offset: int) -> None:
+        """Write the epochs down; without success, forget those that begin at this offset."""
+        try:
+            save_epochs(self._files, self.folder, self.epochs)
+        except Exception:
+            # Nobody has written in them: to claim one would make this log look newer than it is.
+            self.epochs.truncate_from_end(Offset(offset))
+            raise
 
     @property
     def end(self) -> JournalEnd:
@@ -277,7 +288,7 @@ class Journal:
         for header in headers:
             # Known before it is written: an entry too many goes when the log is loaded.
             self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-        save_epochs(self._files, self.folder, self.epochs)
+        self._save_epochs_from(end.next_offset)
         try:
             self._append(data)
         except StorageError:
@@ -310,6 +321,7 @@ class Journal:
             return
         self._segments[-1].cut(end.next_offset)
         self.next_offset = end.next_offset
+        self.epochs.truncate_from_end(Offset(end.next_offset))
 
     def sync(self) -> None:
         """Return once everything appended is durable; may block. After an error it is closed.
@@ -317,12 +329,13 @@ class Journal:
         The kernel reports a lost write once and then forgets it. A second sync would succeed
         although the data is lost.
         """
-        file = self._writable_file()
-        try:
-            file.sync()
-        except OSError as error:
-            self._is_writable = False
-            raise StorageError(file.path, f"cannot be synced: {error}") from error
+        with self._sync_lock:  # of two that sync at once, the kernel tells one of a lost write
+            file = self._writable_file()
+            try:
+                file.sync()
+            except OSError as error:
+                self._is_writable = False
+                raise StorageError(file.path, f"cannot be synced: {error}") from error
         crash_point("journal.sync.after_sync")
 
     @property
@@ -424,10 +437,10 @@ class Journal:
         if self._mark is not None:
             self._mark.lower(offset)
         gone = list(self._segments)
+        self.next_offset = offset  # before the segments go: the log begins there then
         self._drop_segments(gone)
         self._remove([segment.base for segment in reversed(gone)])
         crash_point("journal.restart.before_create")
-        self.next_offset = offset
         self._create(offset)
         self.epochs.clear()
         save_epochs(self._files, self.folder, self.epochs)

@@ -50,14 +50,21 @@ class SyncMark:
         return found
 
     def note(self, offset: int) -> None:
-        """Take note that everything before an offset is synced."""
+        """Take note that everything before an offset is synced; may block.
+
+        A disk that refuses leaves the mark too low, which is allowed.
+        """
         if offset == self.offset:
             return
         entry = _entry(offset)
-        if self._file is None or self._file.size() >= _SIZE_MAX:
-            self._begin(entry)
-        else:
-            self._file.append([entry])
+        try:
+            if self._file is None or self._file.size() >= _SIZE_MAX:
+                self._begin(entry)
+            else:
+                self._file.append([entry])
+        except OSError:
+            self.close()
+            return
         self.offset = offset
 
     def lower(self, offset: int) -> None:

@@ -410,6 +410,7 @@ class Broker:
             self._send_writes_on()
             if await self._sign_off(CLUSTER_SIGN_OFF_S):
                 await asyncio.sleep(HANDOVER_S)
+        await self._leave_quorum()
         for listener in (*self._listeners, *self._controller_listeners):
             listener.close()
         await self.connections.finish(STOP_PATIENCE_S)
@@ -425,7 +426,6 @@ class Broker:
         await self.parts.directory_reports.close()
         self.connections.close_all()
         self._dispatcher.close()
-        await self._leave_quorum()
         await self._stop_serving_nodes()
         await self.parts.store.close()
         for channels in (self.parts.channels, self._successors):
@@ -451,7 +451,10 @@ class Broker:
         )
 
     async def _leave_quorum(self) -> None:
-        """Hand the metadata over while others can still ask: a leader is told of by its answers."""
+        """Hand the metadata over while others can still ask: a leader is told of by its answers.
+
+        From here on this node must not be elected: it would not become the controller any more.
+        """
         quorum = self.parts.quorum
         if quorum is not None:
             await quorum.close()

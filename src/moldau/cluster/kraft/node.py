@@ -21,7 +21,7 @@ from math import inf
 from typing import Final, NamedTuple, Protocol
 
 from moldau.base.clock import Clock
-from moldau.base.errors import MoldauError, StorageError
+from moldau.base.errors import CorruptRecords, MoldauError, StorageError
 from moldau.base.files import FileRegion
 from moldau.base.ids import LeaderEpoch, Offset
 from moldau.cluster.kraft.control_records import voters_of
@@ -121,8 +121,13 @@ class RaftNode:
         self._effects: deque[out.Effect] = deque()
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._asked: set[_Asked] = set()
+        """Requests of others without an answer."""
+        self._asking: set[asyncio.Task[None]] = set()
+        """Requests to others that are under way."""
         self._beside: set[asyncio.Task[None]] = set()
-        """What ends in an event: requests, syncs, checks."""
+        """Syncs and checks of snapshots."""
+        self._is_closing = False
         self._working: asyncio.Task[None] | None = None
         self._sync_mark: LogMark | None = None
         """The newest mark that has to be synced; None while none has."""
@@ -171,11 +176,16 @@ class RaftNode:
         await self.close()
 
     async def close(self) -> None:
-        """End at once; closing twice is harmless."""
+        """End as soon as nothing is being written; closing twice is harmless."""
         self._end_life()
-        tasks = [*self._beside, *([] if self._working is None else [self._working])]
-        for task in tasks:
+        self._is_closing = True
+        self._wake.set()
+        for task in self._asking:
             task.cancel()
+        tasks = [*self._asking, *self._beside]
+        if self._working is not None:
+            tasks.append(self._working)
+        # What writes is not cancelled: its thread would go on while the log is closed under it.
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # Events
@@ -183,6 +193,8 @@ class RaftNode:
     def ask(self, request: Request, max_bytes: int) -> asyncio.Future[ServedAnswer]:
         """Let the core answer a request of another node; the future may be cancelled."""
         asked = _Asked(max_bytes)
+        self._asked.add(asked)
+        asked.future.add_done_callback(lambda _: self._asked.discard(asked))
         if self._core is None:
             error = ErrorCode.BROKER_NOT_AVAILABLE
             asked.answer(request.answer_type(error, LeaderEpoch(0), NO_NODE))
@@ -218,7 +230,7 @@ class RaftNode:
         """Tell the core of snapshots that were written or removed since its last step."""
         known, now_s = core.life.log, self._clock.monotonic()
         newest, oldest = self._log.newest_snapshot, self._log.oldest_snapshot
-        if newest is not None and newest != known.newest_snapshot:
+        if newest is not None and (known.newest_snapshot is None or newest > known.newest_snapshot):
             self._take(core.step(events.SnapshotTaken(newest), now_s))
         start = Offset(self._log.journal.start_offset)
         if oldest is not None and start > known.start_offset:
@@ -248,7 +260,7 @@ class RaftNode:
     # Effects
 
     async def _work(self) -> None:
-        while True:
+        while not self._is_closing:
             self._wake.clear()
             while self._effects:
                 effect = self._effects.popleft()
@@ -264,7 +276,7 @@ class RaftNode:
     async def _carry_out(self, effect: out.Effect) -> None:
         match effect:
             case out.SendRequest():
-                self._begin(self._send(effect))
+                self._begin(self._send(effect), self._asking)
             case out.Answer(token, answer):
                 _asked(token).answer(answer)
             case out.AnswerWithRecords():
@@ -297,7 +309,7 @@ class RaftNode:
             case out.StoreSnapshotPart(snapshot, position, data):
                 self._log.store_part(snapshot, position, data)
             case out.FinishSnapshot(snapshot):
-                self._begin(self._check_snapshot(snapshot))
+                self._begin(self._check_snapshot(snapshot), self._beside)
             case out.InstallSnapshot(snapshot):
                 await self._owner.install(snapshot)
             case out.AppendRefused(content):
@@ -305,11 +317,22 @@ class RaftNode:
 
     def _answer_with_records(self, effect: out.AnswerWithRecords) -> None:
         asked = _asked(effect.token)
-        asked.answer(effect.answer, self._log.region(effect.read_from, asked.max_bytes))
+        try:
+            region = self._log.region(effect.read_from, asked.max_bytes)
+        except OSError as error:  # to read is not to write: this life goes on
+            logger.warning("the metadata log cannot be read: %s", error)
+            asked.answer(replace(effect.answer, error=ErrorCode.KAFKA_STORAGE_ERROR))
+        else:
+            asked.answer(effect.answer, region)
 
     def _answer_with_snapshot(self, effect: out.AnswerWithSnapshot) -> None:
         asked, answer = _asked(effect.token), effect.answer
-        whole = self._log.open_snapshot(answer.snapshot)
+        try:
+            whole = self._log.open_snapshot(answer.snapshot)
+        except OSError as error:
+            logger.warning("a snapshot of the metadata cannot be read: %s", error)
+            asked.answer(replace(answer, error=ErrorCode.KAFKA_STORAGE_ERROR))
+            return
         if whole is None:
             asked.answer(replace(answer, error=ErrorCode.SNAPSHOT_NOT_FOUND))
         elif answer.position >= whole.size:
@@ -319,13 +342,13 @@ class RaftNode:
             region = FileRegion(whole.file, answer.position, size)
             asked.answer(replace(answer, size=whole.size), region)
 
-    def _begin(self, work: Awaitable[None]) -> None:
+    def _begin(self, work: Awaitable[None], others: set[asyncio.Task[None]]) -> None:
         task = asyncio.ensure_future(work)
-        self._beside.add(task)
+        others.add(task)
+        task.add_done_callback(others.discard)
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._beside.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
 
@@ -363,7 +386,7 @@ class RaftNode:
         self._sync_mark = mark
         if not self._is_syncing:
             self._is_syncing = True
-            self._begin(self._sync_all())
+            self._begin(self._sync_all(), self._beside)
 
     async def _sync_all(self) -> None:
         """Sync for as long as there is something to sync: all that came during one sync at once."""
@@ -387,7 +410,7 @@ class RaftNode:
             stated = quorum.control.get(ControlType.KRAFT_VOTERS)
             voters = None if stated is None else voters_of(stated)
             event = events.SnapshotDownloaded(snapshot, voters)
-        except SourceUnavailable as error:
+        except (SourceUnavailable, CorruptRecords) as error:
             logger.warning("a fetched snapshot is refused: %s", error)
             event = events.SnapshotRefused(snapshot)
         if life == self._life_number:
@@ -405,14 +428,15 @@ class RaftNode:
         try:
             await self._writable_again(life)
             await self._log.make_durable()
-        except StorageError as lost:
+        except (StorageError, OSError) as lost:
             self._fail(lost)
         else:
-            self._live()
+            if not self._is_closing:
+                self._live()
 
     async def _writable_again(self, life: Life) -> None:
         """Return once the last promise could be written again: without that no life lasts."""
-        while True:
+        while not self._is_closing:
             await asyncio.sleep(NEW_LIFE_S)
             try:
                 await self._keep_promise(life.quorum, life)
@@ -429,11 +453,10 @@ class RaftNode:
         self._refuse_waiting()
 
     def _refuse_waiting(self) -> None:
-        """Answer everybody who waits for an effect that will not be carried out."""
-        effects, self._effects = tuple(self._effects), deque()
-        for effect in effects:
-            if isinstance(effect, out.Answer | out.AnswerWithRecords | out.AnswerWithSnapshot):
-                _asked(effect.token).future.cancel()
+        """Let go of everybody who waits for an answer: it will not come."""
+        self._effects.clear()
+        for asked in tuple(self._asked):
+            asked.future.cancel()
 
     def _fail(self, error: BaseException) -> None:
         self._end_life()

@@ -34,6 +34,7 @@ from moldau.cluster.kraft.control_records import (
     voters_in,
     voters_of,
 )
+from moldau.cluster.metadata_source import SourceUnavailable
 from moldau.cluster.opening import OpenedSnapshot, open_newest_snapshot
 from moldau.cluster.quorum import Quorum
 from moldau.cluster.raft.log_position import LogMark, LogPosition
@@ -149,8 +150,7 @@ class RaftLog:
     async def make_durable(self) -> None:
         """Sync what a former life has appended: it may not be durable yet, but counts from now."""
         if self._is_voting:
-            await self._blocking(self.journal.sync)
-            self._note_synced(self.journal.next_offset)
+            await self._blocking(partial(self._sync_up_to, self.journal.next_offset))
 
     # What the core wants
 
@@ -198,13 +198,13 @@ class RaftLog:
     async def sync(self, mark: LogMark) -> None:
         """Make everything before a mark durable."""
         if self._is_voting:
-            await self._blocking(self.journal.sync)
-            self._note_synced(mark.end_offset)
+            await self._blocking(partial(self._sync_up_to, mark.end_offset))
 
-    def _note_synced(self, end_offset: int) -> None:
+    def _sync_up_to(self, end_offset: int) -> None:
+        self.journal.sync()
         if self._mark is not None:
-            # A truncation may have come in between; its own mark is lower then.
-            self._mark.note(min(end_offset, self.journal.next_offset))
+            # No cut comes in between: the core asks for none while anything is not synced.
+            self._mark.note(end_offset)
 
     async def truncate(self, end_offset: int) -> None:
         """Cut the log."""
@@ -252,9 +252,12 @@ class RaftLog:
 
     async def finish_download(self, snapshot: SnapshotId, cluster_id: str) -> Quorum:
         """Check what was fetched; SourceUnavailable if it is damaged. Return what names voters."""
-        assert self._download is not None  # the core has asked for all parts
-        image, quorum = await self._download.read(cluster_id)
-        await self._download.make_durable()
+        download = self._download
+        assert download is not None  # the core has asked for all parts
+        image, quorum = await download.read(cluster_id)
+        await download.make_durable()
+        if self._download is not download:
+            raise SourceUnavailable(f"snapshot {snapshot.name} was begun anew")
         self._downloaded = DownloadedSnapshot(snapshot, image, quorum)
         return quorum
 

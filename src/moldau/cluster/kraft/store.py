@@ -414,6 +414,9 @@ class RaftStore:
             except MoldauError as error:
                 self.failed(error)
                 return
+            except OSError as error:
+                self.failed(StorageError(self._folder, f"cannot be read: {error}"))
+                return
 
     async def _apply(self) -> None:
         applier, end, pending = self._applier, self._committed, self._pending
@@ -503,9 +506,11 @@ class RaftStore:
         tenure = self._tenure = Tenure(self._role.epoch, self._commit)
         try:
             await self._commit_first(tenure)
-        except MoldauError as error:
-            logger.warning("not the controller: %s", error)
+        except Exception as error:
             self._end_tenure()
+            if not isinstance(error, MoldauError):
+                raise
+            logger.warning("not the controller: %s", error)
             return None
         return None if tenure.is_over else tenure
 
@@ -576,6 +581,8 @@ class RaftStore:
         first = life.log.end_offset
         for batch in commit.batches:
             self.node.append(batch, batch.record_count)
+        if tenure.is_over:
+            raise OutcomeUnknown("the leadership was lost during a commit")
         version = first + commit.record_count
         image = None if is_read_back else commit.image_at(version)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -141,6 +141,7 @@ def _park(life: Life, state: Leader, fetch: ParkedFetch) -> None:
         request.last.offset < life.log.end_offset
         or 0 <= request.high_watermark < life.high_watermark
         or request.max_wait_s <= 0
+        or len(state.parked) >= REPLICAS_MAX
     ):
         _answer_fetch(life, fetch)
     else:

@@ -27,6 +27,15 @@ logger = logging.getLogger(__name__)
 RETRY_S: Final = 1.0
 """Until there is a controller that takes it; nothing waits for it."""
 
+_REFUSED: Final = frozenset(
+    {
+        ErrorCode.INVALID_REGISTRATION,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+"""What a registration is told that will never be accepted as it is."""
+
 
 class OwnController(Protocol):
     """The controller in this process, which may be the active one."""
@@ -45,7 +54,7 @@ async def register_own_controller(
         try:
             await _register(own, channel, registration)
         except ApiError as error:
-            if error.code is not ErrorCode.NOT_CONTROLLER:
+            if error.code in _REFUSED:
                 logger.info("this controller is not registered: %s", error)
                 return
         except (ClientError, StoreFailed) as error:

@@ -113,5 +113,5 @@ def test_a_folder_of_somebody_else_is_refused_and_left_alone(text, problem):
 
 def test_a_broker_without_zookeeper_refuses_it():
     disk = disk_with(f"version=0\nbroker.id=1\ncluster.id={CLUSTER}\n")
-    with pytest.raises(ConfigError, match="from a Kafka broker on ZooKeeper"):
+    with pytest.raises(ConfigError, match="from a broker on ZooKeeper"):
         identified(disk, on_zookeeper=False)
