@@ -161,6 +161,7 @@ def test_a_replacement_that_was_interrupted_is_finished_by_another(tmp_path: Pat
         assert list(cluster.voters(node)) == list(VOTERS)
 
 
+@pytest.mark.long
 def test_no_voter_is_removed_that_the_majority_needs(tmp_path: Path) -> None:
     with NamedVoters(tmp_path) as cluster:
         leader = cluster.status(1)["leader"]
@@ -180,10 +181,16 @@ def test_no_voter_is_removed_that_the_majority_needs(tmp_path: Path) -> None:
 
         cluster.kill(left)
         address = f"127.0.0.1:{cluster.ports[leader]}"
-        eventually(
-            lambda: "nobody leads it" in moldau("cluster", "status", "-b", address).err,
-            "the status says that the majority is lost",
-        )
+        told = []
+
+        def is_told() -> bool:
+            told.append(moldau("cluster", "status", "-b", address).err)
+            return "nobody leads it" in told[-1]
+
+        try:
+            eventually(is_told, "the status says that the majority is lost")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it says {told[-1]!r}") from error
         status = cluster.quorum("status", "-X", "default.api.timeout.ms=1000", via=leader)
         assert (status.status > 0, status.out, status.err.count("\n")) == (True, "", 1), status
 

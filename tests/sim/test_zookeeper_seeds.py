@@ -19,7 +19,7 @@ from moldau.sim.cluster.swarm import ClusterSwarm
 from moldau.sim.cluster.zookeeper_faults import ZOOKEEPER_FAULTS
 from moldau.sim.scenarios import ScenarioOutcome
 
-SEEDS = (0, 2, 9, 19)
+SEEDS = (0, 11, 14, 19)
 """Cut short, at least two of them see each case. A change of the broker gives other runs."""
 
 MORE_SEEDS = (3, 4, 5, 6, 8, 13)
