@@ -121,11 +121,12 @@ class RaftNode:
         self._effects: deque[out.Effect] = deque()
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._asked: set[_Asked] = set()
+        # In the order in which they came, so that a simulation does the same again:
+        self._asked: dict[_Asked, None] = {}
         """Requests of others without an answer."""
-        self._asking: set[asyncio.Task[None]] = set()
+        self._asking: dict[asyncio.Task[None], None] = {}
         """Requests to others that are under way."""
-        self._beside: set[asyncio.Task[None]] = set()
+        self._beside: dict[asyncio.Task[None], None] = {}
         """Syncs and checks of snapshots."""
         self._is_closing = False
         self._working: asyncio.Task[None] | None = None
@@ -180,7 +181,7 @@ class RaftNode:
         self._end_life()
         self._is_closing = True
         self._wake.set()
-        for task in self._asking:
+        for task in tuple(self._asking):
             task.cancel()
         tasks = [*self._asking, *self._beside]
         if self._working is not None:
@@ -193,8 +194,8 @@ class RaftNode:
     def ask(self, request: Request, max_bytes: int) -> asyncio.Future[ServedAnswer]:
         """Let the core answer a request of another node; the future may be cancelled."""
         asked = _Asked(max_bytes)
-        self._asked.add(asked)
-        asked.future.add_done_callback(lambda _: self._asked.discard(asked))
+        self._asked[asked] = None
+        asked.future.add_done_callback(lambda _: self._asked.pop(asked, None))
         if self._core is None:
             error = ErrorCode.BROKER_NOT_AVAILABLE
             asked.answer(request.answer_type(error, LeaderEpoch(0), NO_NODE))
@@ -342,10 +343,10 @@ class RaftNode:
             region = FileRegion(whole.file, answer.position, size)
             asked.answer(replace(answer, size=whole.size), region)
 
-    def _begin(self, work: Awaitable[None], others: set[asyncio.Task[None]]) -> None:
+    def _begin(self, work: Awaitable[None], others: dict[asyncio.Task[None], None]) -> None:
         task = asyncio.ensure_future(work)
-        others.add(task)
-        task.add_done_callback(others.discard)
+        others[task] = None
+        task.add_done_callback(lambda _: others.pop(task, None))
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
