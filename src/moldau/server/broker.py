@@ -21,15 +21,9 @@ from moldau.base.network import Address, Listener
 from moldau.cluster.brokers import BrokerRegistration
 from moldau.cluster.metadata_feed import MetadataFeed
 from moldau.cluster.model import Endpoint as AdvertisedEndpoint
-from moldau.cluster.raft.voters import NodeId
 from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings, host_limits
-from moldau.server.controller_routes import (
-    Row,
-    feed_rows,
-    make_controller_dispatcher,
-    quorum_rows,
-)
+from moldau.server.controller_routes import Row, feed_rows, make_controller_dispatcher
 from moldau.server.handlers.produce_fast_path import PRODUCE_KEY
 from moldau.server.network.connection import Connection
 from moldau.server.network.connections import ConnectionLimits, Connections
@@ -87,8 +81,6 @@ class Broker:
         self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._heartbeats: asyncio.Task[None] | None = None
-        self._registration: asyncio.Task[None] | None = None
-        """That of the controller in this process; unlike the others it ends."""
         self._failure: asyncio.Future[MoldauError] = asyncio.get_running_loop().create_future()
         """Done with the reason once this broker cannot follow its cluster any more."""
         # Where this node is a controller that others can reach:
@@ -164,7 +156,6 @@ class Broker:
                 *((chore.name, keep_doing(chore)) for chore in self._chores()),
             )
         ]
-        self._tell_controller()
         self._gate.open()
         self.connections.dispatch_by(self._dispatcher.handle)
         self.connections.begin()
@@ -192,18 +183,15 @@ class Broker:
 
     def _join_quorum(self, quorum: QuorumParts) -> None:
         """Take part in the quorum from now on: without this node there may be no majority."""
-        self._answer_nodes(quorum_rows(quorum.store.node, NodeId(self.parts.broker_id)))
-        quorum.follow_voters()
+        # Imported here: other brokers do not need it.
+        from moldau.server.quorum.quorum_routes import quorum_rows  # noqa: PLC0415
+
+        self._answer_nodes(quorum_rows(quorum.store.node, quorum.node_id))
+        quorum.begin()
         self._tasks += [
             asyncio.create_task(quorum.run_for_controller(), name="controllership"),
             asyncio.create_task(quorum.watches.run(), name="broker watches"),
         ]
-
-    def _tell_controller(self) -> None:
-        """Let the active controller know of the controller in this process, in the background."""
-        if self.parts.quorum is not None:
-            work = self.parts.quorum.register_controller()
-            self._registration = asyncio.create_task(work, name="controller registration")
 
     def _serve_nodes(self) -> None:
         """Answer other nodes, from now on: they wait for this one to start."""
@@ -486,12 +474,10 @@ class Broker:
         return False
 
     async def _cancel_tasks(self) -> None:
-        tasks, self._tasks = self._tasks, []
-        if self._registration is not None:
-            tasks.append(self._registration)
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
 
 
 def _log_recovery(reports: Sequence[Report], elapsed_s: float) -> None:

@@ -10,9 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from moldau.cluster.controller import Controller
-from moldau.cluster.kraft.node import RaftNode
 from moldau.cluster.metadata_feed import MetadataFeed
-from moldau.cluster.raft.voters import NodeId
 from moldau.security.operations import AclOperation
 from moldau.server.api_permissions import API_PERMISSIONS
 from moldau.server.handlers.api_versions import ApiVersionsHandler
@@ -23,7 +21,6 @@ from moldau.server.handlers.metadata_feed import (
     METADATA_FETCH_VERSIONS,
     MetadataFeedHandlers,
 )
-from moldau.server.handlers.raft import RaftHandlers
 from moldau.server.network.dispatch import Dispatcher, Route
 from moldau.server.network.permissions import on_cluster
 from moldau.server.nodes.forwarding import FORWARDED
@@ -43,19 +40,6 @@ def feed_rows(feed: MetadataFeed) -> list[Row]:
     return [
         (1, METADATA_FETCH_VERSIONS, metadata.fetch),
         (59, FETCH_SNAPSHOT_VERSIONS, metadata.fetch_snapshot),
-    ]
-
-
-def quorum_rows(node: RaftNode, own: NodeId) -> list[Row]:
-    """Return what serves the other nodes of a quorum of several."""
-    raft = RaftHandlers(node, own)
-    return [
-        (1, METADATA_FETCH_VERSIONS, raft.fetch),
-        (52, "0-2", raft.take_part),
-        (53, "0-1", raft.take_part),
-        (54, "0-1", raft.take_part),
-        (59, FETCH_SNAPSHOT_VERSIONS, raft.fetch),
-        (82, "0", raft.take_part),
     ]
 
 

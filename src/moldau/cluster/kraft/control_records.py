@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from moldau.base.checks import invariant
 from moldau.base.errors import CorruptRecords, ProtocolError
 from moldau.base.files import Buffer
 from moldau.base.ids import LeaderEpoch, Offset
-from moldau.cluster.raft.requests import LeaderChange
 from moldau.cluster.raft.voters import NodeId, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.messages import control_records as stored
@@ -26,6 +25,9 @@ from moldau.records.batch import parse_header
 from moldau.records.builder import BatchBuilder
 from moldau.records.control import ControlType, control_type
 from moldau.records.record import read_records
+
+if TYPE_CHECKING:
+    from moldau.cluster.raft.requests import LeaderChange
 
 KRAFT_VERSION: Final = 1
 """The `kraft.version` under which the log names the voters."""

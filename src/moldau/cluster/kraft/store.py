@@ -352,8 +352,8 @@ class RaftStore:
         )
 
     def _own_voter(self) -> Voter:
-        is_static = self._own.static_voters is not None and not self._voters.logged
-        directory = NO_DIRECTORY if is_static else self.metadata_directory_id
+        # Voters of the settings are known by their ids alone, until the log names directories.
+        directory = self.metadata_directory_id if self._voters.is_dynamic else NO_DIRECTORY
         return Voter(ReplicaKey(NodeId(self._own.id), directory), self._own.endpoints)
 
     async def _keep_promise(self, quorum: QuorumState, life: Life) -> None:

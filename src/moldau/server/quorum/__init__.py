@@ -2,6 +2,7 @@
 
     quorum_store     the metadata store of such a node, made from its settings
     quorum_parts     its other parts: how it takes part, and is the controller when it leads
+    quorum_routes    what it serves to the other nodes
     voter_addresses  where the voters are, as the log or the settings name them
     peers            sends the requests of this node and returns the answers
     peer_links       the connections for that: one for votes and one for fetches to each node

@@ -45,6 +45,7 @@ class QuorumParts:
     def __init__(self, parts: Parts, store: RaftStore) -> None:
         self._parts = parts
         self.store = store
+        self.node_id = NodeId(parts.broker_id)
         self._addresses = VoterAddresses(
             lambda: store.voters, parts.settings.quorum.controller_listener
         )
@@ -52,24 +53,20 @@ class QuorumParts:
         self.watches = BrokerWatches(
             parts.broker_id, store, network, parts.live_brokers.address, self._take_away
         )
-        self._node_watches = NodeWatches(
-            NodeId(parts.broker_id), network, store.node.connection_reset
-        )
+        self._node_watches = NodeWatches(self.node_id, network, store.node.connection_reset)
         self._watched = VoterSet()
         self._suspicions = Suspicions()
+        self._registering: asyncio.Task[None] | None = None
 
     # The way to the controller
 
     def open_channels(self) -> Channels:
         """Return the ways to whichever node is the controller."""
         return Channels(
-            lambda purpose: ElectedChannel(self._node_channels(purpose), lambda: self.leader_id)
+            lambda purpose: ElectedChannel(
+                self._node_channels(purpose), lambda: self.store.leader_id
+            )
         )
-
-    @property
-    def leader_id(self) -> int:
-        """The node that leads the quorum, which is the controller; -1 while nobody is known."""
-        return self.store.leader_id
 
     def _node_channels(self, purpose: str) -> BrokerChannels:
         parts = self._parts
@@ -91,8 +88,9 @@ class QuorumParts:
         listener = parts.settings.quorum.controller_listener
         client_id = f"broker-{parts.broker_id}-voter-probe"
         probe = VoterProbe(listener, parts.client_ports(), client_id=client_id)
-        own = NodeId(parts.broker_id)
-        return VoterChangeHandlers(store.node, own, lambda: store.identity.cluster_id, probe)
+        return VoterChangeHandlers(
+            store.node, self.node_id, lambda: store.identity.cluster_id, probe
+        )
 
     def feature_context(self) -> QuorumContext:
         """Return what a change of features has to know of the quorum."""
@@ -103,10 +101,11 @@ class QuorumParts:
 
     # Taking part
 
-    def follow_voters(self) -> None:
-        """Watch the processes of all voters from now on."""
+    def begin(self) -> None:
+        """Watch the processes of all voters, and tell the active controller of this one."""
         self.store.on_news = self._watch_voters
         self._watch_voters()
+        self._registering = asyncio.ensure_future(self._register_controller())
 
     def _watch_voters(self) -> None:
         voters = self.store.voters
@@ -130,7 +129,7 @@ class QuorumParts:
             self.watches.look_again()
             await over.wait()
 
-    async def register_controller(self) -> None:
+    async def _register_controller(self) -> None:
         """Tell the active controller of this one, if it is one."""
         parts, quorum = self._parts, self._parts.settings.quorum
         if quorum.kind is not NodeKind.MEMBER or parts.channels is None:
@@ -167,4 +166,7 @@ class QuorumParts:
     async def close(self) -> None:
         """Watch nobody any more."""
         self.store.on_news = lambda: None
+        if self._registering is not None:
+            self._registering.cancel()
+            await asyncio.gather(self._registering, return_exceptions=True)
         await self._node_watches.close()
