@@ -11,6 +11,9 @@ from moldau.cluster.record_codec import TRANSACTIONS_LEVEL, TransactionMark, enc
 from moldau.cluster.snapshots import batched
 from moldau.records.builder import BatchBuilder
 
+FIRST_CHANGES: Final = "Bootstrap records"
+"""Kafka's name for the transaction with the first changes of a cluster."""
+
 BATCH_BYTES_MAX: Final = 1 << 20
 """A larger commit becomes a metadata transaction of several batches; Kafka's own stop at 8 MiB."""
 

@@ -24,7 +24,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from moldau.base.checks import invariant
 from moldau.base.clock import Clock, Random
@@ -36,15 +35,15 @@ from moldau.base.shielding import shielded
 from moldau.cluster.blocking import blocking_in
 from moldau.cluster.changes import Change
 from moldau.cluster.cluster_minimum import ClusterMinimum
-from moldau.cluster.commit_batches import BatchStamp, JournalBatch, commit_batches
-from moldau.cluster.formatting import FIRST_FEATURES, ClusterIdentity, identify_directories
+from moldau.cluster.commit_batches import FIRST_CHANGES, BatchStamp, JournalBatch, commit_batches
+from moldau.cluster.formatting import ClusterIdentity, identify_directories
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.in_turns import CHANGES_PER_TURN
 from moldau.cluster.journal import METADATA_FOLDER, Journal
 from moldau.cluster.kept_snapshots import KeptSnapshots, MetadataRetention
 from moldau.cluster.leader_log import LeaderLog
 from moldau.cluster.listeners import Listeners
-from moldau.cluster.opening import open_newest_snapshot, opening_errors
+from moldau.cluster.opening import formatted_changes, open_newest_snapshot, opening_errors
 from moldau.cluster.quorum import Quorum, leader_change, read_leader_epoch, write_quorum_state
 from moldau.cluster.record_codec import (
     TransactionMark,
@@ -52,8 +51,7 @@ from moldau.cluster.record_codec import (
     encode_mark,
     metadata_level,
 )
-from moldau.cluster.replay import Replay
-from moldau.cluster.snapshots import BOOTSTRAP, read_snapshot, remove_unfinished_snapshots
+from moldau.cluster.snapshots import remove_unfinished_snapshots
 from moldau.cluster.snapshotting import (
     SNAPSHOT_AFTER_BYTES,
     SNAPSHOT_INTERVAL_S,
@@ -64,9 +62,6 @@ from moldau.cluster.snapshotting import (
 from moldau.cluster.store import ControllerFenced, Listener, StoreFailed, VersionConflict
 from moldau.records.control import ControlType, control_batch
 from moldau.records.record import read_records
-
-FIRST_CHANGES: Final = "Bootstrap records"
-"""Kafka's name for the transaction with the first changes of a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,11 +284,7 @@ class EmbeddedStore:
         """Return the first changes of a new cluster, as it was formatted; none for an older one."""
         if self._image.features:
             return []
-        replay = Replay(MetadataImage())
-        path = f"{self.metadata_directory}/{BOOTSTRAP}"
-        if self._files.exists(path):
-            replay.take(read_snapshot(self._files, path).values)
-        changes = list(replay.image(0).as_changes()) or list(FIRST_FEATURES)
+        changes = formatted_changes(self._files, self.metadata_directory)
         image = self._image.apply(changes, self._image.version)
         return changes + self._minimum.stated(image)
 

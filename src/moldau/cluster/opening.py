@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 from moldau.base.errors import CorruptRecords, InvariantViolated, StorageError
 from moldau.base.files import Files
+from moldau.cluster.changes import Change
+from moldau.cluster.formatting import FIRST_FEATURES
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.quorum import Quorum
 from moldau.cluster.replay import Replay
-from moldau.cluster.snapshots import SnapshotId, read_snapshot, snapshot_ids
+from moldau.cluster.snapshots import BOOTSTRAP, SnapshotId, read_snapshot, snapshot_ids
 
 NO_SNAPSHOT = SnapshotId(0, 0)
 
@@ -36,6 +38,15 @@ def open_newest_snapshot(
         quorum.learn_value(kind, value)
     replay.take(content.values)
     return OpenedSnapshot(snapshots[-1], replay)
+
+
+def formatted_changes(files: Files, directory: str) -> list[Change]:
+    """Return the first changes of a new cluster, as its metadata directory was formatted."""
+    replay = Replay(MetadataImage())
+    path = f"{directory}/{BOOTSTRAP}"
+    if files.exists(path):
+        replay.take(read_snapshot(files, path).values)
+    return list(replay.image(0).as_changes()) or list(FIRST_FEATURES)
 
 
 @contextmanager

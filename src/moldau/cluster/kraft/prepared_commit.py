@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from moldau.cluster.changes import Change
-from moldau.cluster.commit_batches import BatchStamp, commit_batches
-from moldau.cluster.embedded import FIRST_CHANGES
+from moldau.cluster.commit_batches import FIRST_CHANGES, BatchStamp, commit_batches
 from moldau.cluster.image import ImageDraft, MetadataImage
 from moldau.cluster.in_turns import CHANGES_PER_TURN
 from moldau.cluster.kraft.raft_log import PreparedBatch

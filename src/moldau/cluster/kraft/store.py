@@ -44,7 +44,7 @@ from moldau.cluster.kraft.raft_log import RaftLog
 from moldau.cluster.kraft.tenure import Tenure
 from moldau.cluster.listeners import Listeners
 from moldau.cluster.log_applier import LogApplier
-from moldau.cluster.opening import NO_SNAPSHOT, opening_errors
+from moldau.cluster.opening import NO_SNAPSHOT, formatted_changes, opening_errors
 from moldau.cluster.quorum import Quorum
 from moldau.cluster.quorum_description import QuorumDescription
 from moldau.cluster.raft import effects as out
@@ -63,8 +63,7 @@ from moldau.cluster.raft.voters import (
     VoterEndpoint,
     VoterSet,
 )
-from moldau.cluster.replay import Replay
-from moldau.cluster.snapshots import BOOTSTRAP, SnapshotId, read_snapshot
+from moldau.cluster.snapshots import SnapshotId
 from moldau.cluster.snapshotting import (
     SnapshotPace,
     SnapshotState,
@@ -171,7 +170,7 @@ class RaftStore:
         """What `quorum-state` says."""
         self._voters = VoterHistory(VoterSet())
         """The core changes it, as records of the log come and go."""
-        self._first_changes: tuple[Change, ...] = ()
+        self._first_changes: list[Change] = []
         self._image = MetadataImage()
         self._applier: LogApplier | None = None
         self._applying = asyncio.Lock()
@@ -277,19 +276,14 @@ class RaftStore:
         image = replay.image(snapshot.end_offset)
         if snapshot.end_offset == NO_SNAPSHOT.end_offset:
             # What the format tool wrote is not in the log: the first controller writes it there.
-            self._first_changes = tuple(image.as_changes()) or self._bootstrap_changes()
+            self._first_changes = list(image.as_changes()) or formatted_changes(
+                self._files, own.metadata_directory
+            )
             image = MetadataImage(cluster_id=self._identity.cluster_id)
         self._image = image
         self._committed = Offset(snapshot.end_offset)
         self._applier = self._new_applier()
         self._promised = read_quorum_state(self._files, self._folder)
-
-    def _bootstrap_changes(self) -> tuple[Change, ...]:
-        replay = Replay(MetadataImage())
-        path = f"{self._own.metadata_directory}/{BOOTSTRAP}"
-        if self._files.exists(path):
-            replay.take(read_snapshot(self._files, path).values)
-        return tuple(replay.image(0).as_changes()) or FIRST_FEATURES
 
     async def caught_up(self) -> None:
         """Return once the image has all that was committed when a leader was first heard of."""
