@@ -61,11 +61,12 @@ quick-clients quick-broker: quick-%: setup
 	@set -o pipefail; $(BIN)/python -m pytest -q -m "not process and not long" $(TESTS) | (trap "" INT; sed -u "s/^/$*: /")
 
 # Three lanes run at a time: those of whole brokers and of Spark wait for much, and leave two cores
-# enough for a third. The longest begin first. Each line says in which lane it was said.
+# enough for a third. The longest begin first, among them the compiler, which waits for nothing, so
+# that no core is idle at the end. Each line says in which lane it was said.
 OF_COMPAT := tests/compat
 OF_PROCESSES := tests/docs tests/process
 OF_TOPICS := $(wildcard tests/spark/test_source_*.py tests/spark/test_sink_*.py)
-LANES := test-pipelines test-compat test-others test-processes test-topics
+LANES := test-pipelines test-compat test-units test-others test-processes test-topics
 
 .PHONY: $(LANES) test-compiled
 
@@ -73,13 +74,14 @@ test: setup ## run every test, or some in one process: make test PYTEST_ARGS=tes
 ifdef PYTEST_ARGS
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 else
-	@$(MAKE) --no-print-directory --keep-going --jobs=3 $(LANES) test-compiled
+	@$(MAKE) --no-print-directory --keep-going --jobs=3 test-compiled $(LANES)
 endif
 
 test-compat: TESTS := $(OF_COMPAT)
 test-processes: TESTS := $(OF_PROCESSES)
 test-pipelines: TESTS := tests/spark $(patsubst %,--ignore=%,$(OF_TOPICS))
-test-others: TESTS := $(patsubst %,--ignore=%,$(OF_COMPAT) $(OF_PROCESSES) tests/spark)
+test-units: TESTS := tests/unit
+test-others: TESTS := $(patsubst %,--ignore=%,$(OF_COMPAT) $(OF_PROCESSES) tests/spark tests/unit)
 test-topics: TESTS := $(OF_TOPICS)
 $(LANES) test-compiled: SHELL := bash
 $(LANES): test-%: setup

@@ -110,7 +110,7 @@ def check(old, new, requests):
     assert Counter(changes) == Counter(image_difference(old, new))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_a_full_update_gives_the_image(data):
     old = images(data.draw)
@@ -121,7 +121,7 @@ def test_a_full_update_gives_the_image(data):
     check(old, new, update_metadata(SENDER, 5, None, new, Touched()))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data(), st.sampled_from([1, 2, 3, 200]))
 def test_what_changed_gives_the_image(data, weight):
     old = images(data.draw)
@@ -201,7 +201,7 @@ def spoil_list(draw, value):
         value.append(draw(NUMBERS))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_what_cannot_be_true_is_refused(data):
     """It is taken as another truth or refused, and never fails in another way."""

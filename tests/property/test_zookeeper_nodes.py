@@ -221,7 +221,7 @@ OBJECTS = st.dictionaries(FIELDS, VALUES).map(lambda value: json.dumps(value).en
 GARBAGE = st.binary(max_size=200) | OBJECTS | VALUES.map(lambda value: json.dumps(value).encode())
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(GARBAGE)
 def test_no_content_raises_anything_else(data):
     for decode in DECODERS:
@@ -288,7 +288,7 @@ NODES = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(PATHS, NODES, max_size=12))
 def test_no_tree_raises_anything(nodes):
     reading = read_tree(nodes, 1)

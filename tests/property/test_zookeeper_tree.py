@@ -37,7 +37,7 @@ def first_image(tree):
     return MetadataImage().apply([BrokerRegistered(broker)], 1)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_image_tree_and_followers_agree(data):
     tree = DictTree()
@@ -66,7 +66,7 @@ def test_image_tree_and_followers_agree(data):
         image = after
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_a_tree_is_its_image(data):
     image = first_image(DictTree())
@@ -124,7 +124,7 @@ def wanted_changes(request, *, is_new):
         yield PartitionCreated(request.topic_id, partition)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_commit_may_be_cut_anywhere(data):
     tree, image = history(data, st.integers(0, 4))
@@ -143,7 +143,7 @@ def test_a_commit_may_be_cut_anywhere(data):
     assert tree.read(last.version).image == last
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_an_old_tool_never_changes_an_id(data):
     """It writes the replicas again, and knows of nothing else (KAFKA-14190)."""

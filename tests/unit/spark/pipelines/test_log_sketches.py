@@ -106,7 +106,7 @@ def test_short_texts_are_told_apart_by_their_letters():
     assert sketch.may_hold_text(text_marks(["s;"]))
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.integers(0, 999), st.sampled_from([0, 5, 40, 300]), st.data())
 def test_rows_that_have_all_fields_are_among_those_listed(seed, count, data):
     """Of few values, which many rows have, and of many, which few have; some are missing."""
