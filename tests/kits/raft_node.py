@@ -61,6 +61,7 @@ class RaftNode:
         is_static: bool = False,
         own: Voter | None = None,
         voter_history: VoterHistory | None = None,
+        joins_voters: bool = False,
     ) -> None:
         self.now_s = 100.0
         self.disk_is_slow = False
@@ -80,6 +81,7 @@ class RaftNode:
             voter_history or VoterHistory(first, is_static=is_static),
             quorum or QuorumState(),
             self.now_s,
+            joins_voters=joins_voters,
         )
         self._take(self.core.start())
 

@@ -25,7 +25,7 @@ from kits.local_cluster import ended_with_block, free_base_port, run
 from moldau.base.clock import system_random
 from moldau.base.ids import random_uuid, uuid_text
 from process.cluster_history import traffic_on
-from process.clusters import Cluster
+from process.clusters import SHORT_SESSION, Cluster
 from process.links import Links
 
 TOOL = "kafka-metadata-quorum"
@@ -38,9 +38,9 @@ TIME = re.compile(r"(MaxFollowerLagTimeMs: +)-?\d+|\t\d{13} *|\t\d+ ms ago *")
 class NamedVoters(Cluster):
     """Brokers 1 to 3 vote as their log says; the fourth is a controller that may vote later."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] = SHORT_SESSION) -> None:
         self.cluster_id = uuid_text(random_uuid(system_random()))
-        super().__init__(directory, size=LATECOMER)
+        super().__init__(directory, size=LATECOMER, settings=settings)
 
     def _prepare(self, settings: Mapping[str, str], links: Links | None) -> None:
         assert links is None
@@ -89,6 +89,10 @@ class NamedVoters(Cluster):
         assert told.status == 0, told.err
         found: dict[str, Any] = told.data
         return found
+
+    def endpoints(self, via: int) -> dict[int, list[str]]:
+        """Return where the voters are, as one node is told."""
+        return {one["node"]: one["endpoints"] for one in self.status(via)["voters"]}
 
     def voters(self, via: int) -> dict[int, str]:
         """Return the voters and their directories, as one node is told."""
@@ -140,6 +144,30 @@ def test_voters_come_and_go_and_return_with_empty_disks_while_clients_write(
             traffic.wait_for_more()
         traffic.history.check(cluster)
         cluster.check_replicas_equal(TOPIC)
+
+
+def test_controllers_join_replace_their_disk_and_move_by_themselves(tmp_path: Path) -> None:
+    joining = {"controller.quorum.auto.join.enable": "true"}
+    with NamedVoters(tmp_path, {**SHORT_SESSION, **joining}) as cluster:
+        leader = cluster.status(1)["leader"]
+        eventually(lambda: LATECOMER in cluster.voters(leader), "the fourth controller joins")
+        lost = next(node for node in VOTERS if node != leader)
+        old = cluster.voters(leader)
+        cluster.lose_disk(lost)
+        eventually(
+            lambda: cluster.voters(leader).get(lost, old[lost]) != old[lost],
+            "the voter with an empty disk takes the place of its older self",
+        )
+        assert {**cluster.voters(leader), lost: ""} == {**old, lost: ""}
+
+        cluster.stop(lost)
+        place = f"CONTROLLER://127.0.0.1:{free_port()}"
+        listeners = f"PLAINTEXT://127.0.0.1:{cluster.ports[lost]},{place}"
+        cluster.add_settings(lost, {"listeners": listeners})
+        cluster.start(lost)
+        eventually(
+            lambda: cluster.endpoints(leader)[lost] == [place], "the voter says where it is now"
+        )
 
 
 def test_a_replacement_that_was_interrupted_is_finished_by_another(tmp_path: Path) -> None:

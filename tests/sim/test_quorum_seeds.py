@@ -21,10 +21,10 @@ from moldau.sim.cluster.scenario import run_cluster_seed
 from moldau.sim.cluster.swarm import ClusterSwarm
 from moldau.sim.scenarios import ScenarioOutcome
 
-SEEDS = (2, 3, 6)
+SEEDS = (2, 6, 8)
 """Cut short, they see each case. A change of the broker gives other runs."""
 
-MORE_SEEDS = (0, 1, 4, 5, 7, 8, 9)
+MORE_SEEDS = (0, 1, 3, 4, 5, 7, 9)
 
 SAMPLE = (
     "a vote is answered before it is durable",

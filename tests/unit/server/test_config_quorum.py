@@ -127,6 +127,11 @@ def test_a_broker_alone_observes_the_controller_that_is_named(line):
         ("process.roles=broker", "must say where one is"),
         (BROKER + "controller.quorum.voters=2@a:1", "must not be included in the set of voters"),
         (BOTH + "controller.quorum.voters=9@a:1", "the node id 1 must be included"),
+        (
+            BROKER + "controller.quorum.bootstrap.servers=a:1\n"
+            "controller.quorum.auto.join.enable=true",
+            "controller.quorum.auto.join.enable is only supported when process.roles contains",
+        ),
         (BOTH + "node.id=4\n" + THREE, "the node id 4 must be included"),
         (BROKER + THREE, "the node id 2 must not be included in the set of voters"),
         (BOTH + "controller.quorum.voters=1@a:1,2@a:1", "voters: a:1 is named twice"),
@@ -193,7 +198,6 @@ def test_nothing_that_a_cluster_goes_by_is_called_without_effect():
 @pytest.mark.parametrize(
     "line",
     [
-        "controller.quorum.auto.join.enable=true",
         "controller.quorum.append.linger.ms=10",
         "controller.quorum.fetch.snapshot.max.bytes=5000",
         "metadata.max.idle.interval.ms=100",

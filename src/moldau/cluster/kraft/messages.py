@@ -119,6 +119,24 @@ _ASKED: Final[dict[type[Any], _Asking]] = {
         fetches.snapshot_known,
         fetches.snapshot_answer,
     ),
+    core.AddVoterRequest: _Asking(
+        voter_changes.add_message,
+        wire.AddRaftVoterResponse,
+        voter_changes.change_known,
+        voter_changes.change_answer,
+    ),
+    core.RemoveVoterRequest: _Asking(
+        voter_changes.remove_message,
+        wire.RemoveRaftVoterResponse,
+        voter_changes.change_known,
+        voter_changes.change_answer,
+    ),
+    core.UpdateVoterRequest: _Asking(
+        voter_changes.update_message,
+        wire.UpdateRaftVoterResponse,
+        voter_changes.update_known,
+        voter_changes.change_answer,
+    ),
 }
 
 _KNOWN: Final = {asking.response_type: asking.known for asking in _ASKED.values()}
@@ -218,7 +236,9 @@ def leader_address(response: Any) -> tuple[NodeId, Address] | None:
         leader = read(response).leader
     except PeerUnavailable:
         return None
-    for endpoint in islice(response.node_endpoints, _ENDPOINTS_MAX):
+    # Voter changes are asked of the leader itself: most of their answers name no endpoints.
+    named = getattr(response, "node_endpoints", ())
+    for endpoint in islice(named, _ENDPOINTS_MAX):
         is_address = endpoint.host and 0 < endpoint.port <= _PORT_MAX
         if endpoint.node_id == leader != NO_NODE and is_address:
             return leader, Address(endpoint.host, endpoint.port)

@@ -55,7 +55,6 @@ from moldau.cluster.raft.states import Role
 from moldau.cluster.raft.timeouts import Timeouts
 from moldau.cluster.raft.voter_history import VoterHistory
 from moldau.cluster.raft.voters import (
-    NO_DIRECTORY,
     NO_NODE,
     NodeId,
     ReplicaKey,
@@ -95,6 +94,8 @@ class OwnNode:
     """Where other nodes reach this one; empty on a node that never votes."""
     is_voting: bool = True
     """Whether it may ever vote: then its log has to be durable."""
+    joins_voters: bool = False
+    """Whether it becomes a voter by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,12 +344,12 @@ class RaftStore:
             self._voters,
             self._promised,
             self._clock.monotonic(),
+            joins_voters=self._own.joins_voters,
         )
 
     def _own_voter(self) -> Voter:
-        # Voters of the settings are known by their ids alone, until the log names directories.
-        directory = self.metadata_directory_id if self._voters.is_dynamic else NO_DIRECTORY
-        return Voter(ReplicaKey(NodeId(self._own.id), directory), self._own.endpoints)
+        key = ReplicaKey(NodeId(self._own.id), self.metadata_directory_id)
+        return Voter(key, self._own.endpoints)
 
     async def _keep_promise(self, quorum: QuorumState, life: Life) -> None:
         write = partial(

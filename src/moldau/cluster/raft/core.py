@@ -11,7 +11,15 @@ from __future__ import annotations
 
 from moldau.base.clock import Random
 from moldau.base.ids import LeaderEpoch
-from moldau.cluster.raft import elections, following, leading, timers, transitions, voting
+from moldau.cluster.raft import (
+    elections,
+    following,
+    leading,
+    own_entry,
+    timers,
+    transitions,
+    voting,
+)
 from moldau.cluster.raft.effects import Answer, Effect, SendRequest, Stopped
 from moldau.cluster.raft.events import (
     AnswerArrived,
@@ -34,6 +42,7 @@ from moldau.cluster.raft.life import Life, new_life
 from moldau.cluster.raft.log_position import LogPosition
 from moldau.cluster.raft.quorum_state import QuorumState
 from moldau.cluster.raft.requests import (
+    AddVoterRequest,
     BeginQuorumEpochAnswer,
     BeginQuorumEpochRequest,
     EndQuorumEpochAnswer,
@@ -43,13 +52,17 @@ from moldau.cluster.raft.requests import (
     FetchSnapshotAnswer,
     FetchSnapshotRequest,
     QuorumAnswer,
+    RemoveVoterRequest,
     Request,
     Token,
+    UpdateVoterRequest,
     VoteAnswer,
+    VoterChangeAnswer,
+    VoterChangeRequest,
     VoteRequest,
 )
 from moldau.cluster.raft.resending import InFlight
-from moldau.cluster.raft.states import Candidate, Leader, Prospective, Resigned
+from moldau.cluster.raft.states import Candidate, Follower, Leader, Prospective, Resigned
 from moldau.cluster.raft.timeouts import Timeouts
 from moldau.cluster.raft.voter_changes import voter_change_wanted
 from moldau.cluster.raft.voter_history import VoterHistory
@@ -71,10 +84,20 @@ class RaftCore:
         voter_history: VoterHistory,
         quorum: QuorumState,
         now_s: float,
+        *,
+        joins_voters: bool = False,
     ) -> None:
         """Begin with what is on the disk; `start` gives the first effects."""
         self.life: Life = new_life(
-            own, cluster_id, timeouts, random, log, voter_history, quorum, now_s
+            own,
+            cluster_id,
+            timeouts,
+            random,
+            log,
+            voter_history,
+            quorum,
+            now_s,
+            joins_voters=joins_voters,
         )
         """For looking at; only `step` changes it."""
 
@@ -111,6 +134,8 @@ class RaftCore:
                 until_s = life.now_s + life.timeouts.request_s
                 request_id = life.outgoing.begin(to, request, until_s)
                 life.emit(SendRequest(request_id, to, request))
+                if isinstance(request, VoterChangeRequest) and isinstance(life.state, Follower):
+                    own_entry.change_sent(life, life.state)
 
     def _handle(self, event: Event) -> None:
         life = self.life
@@ -195,6 +220,13 @@ class RaftCore:
                 elections.handover_heard(life, state, sent.to)
             case FetchRequest(), FetchAnswer(), _:
                 following.fetch_answered(life, sent.to, answer)
+            case (
+                (AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest()) as request,
+                VoterChangeAnswer(),
+                Follower() as state,
+            ):
+                life.outgoing.succeeded(sent.to)
+                own_entry.change_answered(state, request, answer)
             case FetchSnapshotRequest() as request, FetchSnapshotAnswer(), _:
                 following.snapshot_answered(life, sent.to, request, answer)
             case _:

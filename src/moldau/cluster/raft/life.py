@@ -38,6 +38,8 @@ class Life:
     outgoing: Outgoing
     state: State
     now_s: float
+    joins_voters: bool = False
+    """Whether it asks to become a voter if it is none (`controller.quorum.auto.join.enable`)."""
     outbox: Outbox = field(default_factory=Outbox)
     failed_elections: int = 0
     """Since there was a leader: the more, the longer the waits."""
@@ -100,6 +102,8 @@ def new_life(
     voter_history: VoterHistory,
     quorum: QuorumState,
     now_s: float,
+    *,
+    joins_voters: bool,
 ) -> Life:
     """Return what a node knows before it has decided what it is (`transitions.start`)."""
     snapshot = log.newest_snapshot
@@ -116,4 +120,5 @@ def new_life(
         outgoing=Outgoing(timeouts.retry),
         state=Unattached(now_s),
         now_s=now_s,
+        joins_voters=joins_voters,
     )

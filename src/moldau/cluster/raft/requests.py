@@ -233,15 +233,16 @@ class UpdateVoterRequest(_OfAnEpoch):
     voter: Voter
 
 
+VoterChangeRequest: TypeAlias = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
+
 SentRequest: TypeAlias = (
     VoteRequest
     | BeginQuorumEpochRequest
     | EndQuorumEpochRequest
     | FetchRequest
     | FetchSnapshotRequest
+    | VoterChangeRequest
 )
 """What a core sends by itself."""
 
-VoterChangeRequest: TypeAlias = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
-
-Request: TypeAlias = SentRequest | VoterChangeRequest
+Request: TypeAlias = SentRequest

@@ -86,6 +86,10 @@ class Follower:
     has_fetched: bool = False
     """Whether this leader has answered a fetch. Such a follower grants no pre-vote."""
     download: Download | None = None
+    own_change_due_s: float = inf
+    """From when on it may ask for a change of its own entry (`own_entry`)."""
+    has_told_entry: bool = False
+    """Whether this leader knows its entry; the log does not say under kraft.version 0."""
 
 
 @dataclass(slots=True)

@@ -6,7 +6,8 @@ from math import inf
 
 from moldau.cluster.raft.leading import quorum_deadline_s
 from moldau.cluster.raft.life import Life
-from moldau.cluster.raft.states import Leader, Prospective
+from moldau.cluster.raft.own_entry import change_deadline_s
+from moldau.cluster.raft.states import Follower, Leader, Prospective
 
 
 def deadline_s(life: Life) -> float:
@@ -30,4 +31,6 @@ def _state_deadline_s(life: Life) -> float:
         return min(waits, quorum_deadline_s(life, state))
     if isinstance(state, Prospective):
         return min(state.deadline_s, state.retry_s)
+    if isinstance(state, Follower):
+        return min(state.deadline_s, change_deadline_s(life, state))
     return state.deadline_s

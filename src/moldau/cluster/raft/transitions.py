@@ -56,7 +56,8 @@ def become_unattached(life: Life, epoch: LeaderEpoch, voted: ReplicaKey | None =
 def become_follower(life: Life, epoch: LeaderEpoch, leader: NodeId) -> None:
     """Follow a leader; a vote of the same epoch stays."""
     voted = life.quorum.voted if epoch == life.epoch else None
-    state = Follower(life.now_s + life.timeouts.fetch_s)
+    due_s = life.now_s + life.timeouts.fetch_s
+    state = Follower(due_s, own_change_due_s=due_s)
     _enter(life, state, QuorumState(epoch, leader, voted))
 
 

@@ -46,7 +46,10 @@ def voter_change_wanted(life: Life, token: Token, request: VoterChangeRequest) -
     offset = life.log.end_offset
     life.voter_history.append(offset, wanted)
     leading.append(life, state, VotersChange(wanted), 1)
-    if isinstance(request, AddVoterRequest) and not request.ack_when_committed:
+    if isinstance(request, UpdateVoterRequest) or (
+        isinstance(request, AddVoterRequest) and not request.ack_when_committed
+    ):
+        # Who asks may be needed for the commit, and fetches no more until it is answered.
         life.emit(Answer(token, VoterChangeAnswer(ErrorCode.NONE, life.epoch, life.leader)))
     else:
         state.change = PendingVoterChange(token, request, offset)

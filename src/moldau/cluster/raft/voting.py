@@ -59,7 +59,8 @@ def grants_vote(life: Life, request: VoteRequest) -> bool:
     if life.quorum.leader != NO_NODE:
         return False
     if life.quorum.voted is not None:
-        return life.quorum.voted == request.candidate
+        # The file of a node whose voters are those of the settings names no directory.
+        return life.quorum.voted.names(request.candidate)
     return is_new_enough(life, request)
 
 

@@ -7,6 +7,7 @@ from math import inf
 from typing import TypeAlias
 
 from moldau.cluster.raft.life import Life
+from moldau.cluster.raft.own_entry import own_change
 from moldau.cluster.raft.requests import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -87,8 +88,14 @@ def _fetches(life: Life, state: Follower | Unattached) -> Wanted:
                 ),
             )
         return
+    to = _fetched_from(life, state)
+    if isinstance(state, Follower) and to == life.leader and state.own_change_due_s <= life.now_s:
+        change = own_change(life, state)
+        if change is not None:
+            yield to, change
+            return
     yield (
-        _fetched_from(life, state),
+        to,
         FetchRequest(
             cluster_id=life.cluster_id,
             replica=life.me,

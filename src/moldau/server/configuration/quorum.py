@@ -34,6 +34,7 @@ from moldau.server.network.listeners import EVERY_INTERFACE
 
 VOTERS: Final = "controller.quorum.voters"
 BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
+AUTO_JOIN: Final = "controller.quorum.auto.join.enable"
 
 _VOTER = re.compile(r"(?P<id>[0-9]{1,10})@(?P<address>.+)")
 _NODE_ID_MAX: Final = 2**31 - 1
@@ -181,6 +182,10 @@ def _check_observer(
         raise ConfigError(
             f"{VOTERS}: if process.roles contains just the 'broker' role, the node id {node_id} "
             "must not be included in the set of voters"
+        )
+    if values.value(AUTO_JOIN):
+        raise ConfigError(
+            f"{AUTO_JOIN} is only supported when process.roles contains the 'controller' role"
         )
     if opened:
         raise ConfigError(

@@ -22,6 +22,7 @@ from moldau.cluster.kraft.messages import (
 )
 from moldau.cluster.kraft.peers import PeerUnavailable
 from moldau.cluster.raft.requests import (
+    AddVoterRequest,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchAnswer,
@@ -55,7 +56,9 @@ TOLD_MAX: Final = 32
 PRE_VOTES_FROM: Final = 2
 DIRECTORIES_FROM: Final = 1
 METADATA_FETCH_FROM: Final = 12
-"""The first versions of Vote, of the election's requests, and of Fetch, that say what is meant."""
+EARLY_ANSWERS_FROM: Final = 1
+"""The first versions of Vote, of the election's requests, of Fetch, and of AddRaftVoter, that say
+what is meant."""
 
 
 class QuorumPeers:
@@ -193,6 +196,8 @@ def lowest_version(request: SentRequest) -> int:
             return _lowest_for(*successors)
         case FetchRequest():
             return METADATA_FETCH_FROM
+        case AddVoterRequest(ack_when_committed=False):
+            return EARLY_ANSWERS_FROM
         case _:
             return 0
 

@@ -10,7 +10,7 @@ from moldau.cluster.raft.timeouts import Timeouts
 from moldau.cluster.raft.voters import NodeId, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from moldau.cluster.snapshotting import SnapshotPace
 from moldau.engine.ports import ClientPorts
-from moldau.server.configuration.quorum import NodeKind, QuorumSettings
+from moldau.server.configuration.quorum import AUTO_JOIN, NodeKind, QuorumSettings
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.parts import Ports
 from moldau.server.quorum.peers import QuorumPeers
@@ -29,6 +29,7 @@ def make_quorum_store(
         _static_voters(quorum),
         _own_endpoints(settings),
         is_voting=quorum.kind is NodeKind.MEMBER,
+        joins_voters=bool(values.value(AUTO_JOIN)),
     )
     addresses = VoterAddresses(lambda: store.voters, quorum.controller_listener)
     peers = QuorumPeers(

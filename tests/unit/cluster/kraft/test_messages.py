@@ -48,15 +48,12 @@ BEGIN = core.BeginQuorumEpochRequest(CLUSTER, 5, 1, key(2))
 END = core.EndQuorumEpochRequest(CLUSTER, 5, 1, (key(3), key(2)))
 FETCH = core.FetchRequest(CLUSTER, key(1), 5, LogEnd(4, 30), 25, 0.5)
 SNAPSHOT = core.FetchSnapshotRequest(CLUSTER, key(1), 5, SnapshotId(20, 3), 1000)
+ADDED = core.AddVoterRequest(CLUSTER, Voter(key(4), (ENDPOINT,)), ack_when_committed=False)
+REMOVED = core.RemoveVoterRequest(CLUSTER, key(4))
+UPDATED = core.UpdateVoterRequest(CLUSTER, 5, Voter(key(4), (ENDPOINT,)))
 SENT = [VOTE, BEGIN, END, FETCH, SNAPSHOT]
-
-ADD = wire.AddRaftVoterRequest(
-    CLUSTER, 1000, 4, key(4).directory, [wire.RaftListener(*ENDPOINT)], ack_when_committed=False
-)
-REMOVE = wire.RemoveRaftVoterRequest(CLUSTER, 4, key(4).directory)
-UPDATE = wire.UpdateRaftVoterRequest(
-    CLUSTER, 5, 4, key(4).directory, [wire.RaftListener(*ENDPOINT)], wire.RaftVersionFeature(0, 1)
-)
+"""Requests about the partition of the metadata."""
+CHANGES = [ADDED, REMOVED, UPDATED]
 
 
 def name_of(value):
@@ -72,6 +69,7 @@ def travelled(message, version):
     return decode(type(message), version, encode(message, version))
 
 
+ADD, REMOVE, UPDATE = map(message_of, CHANGES)
 MESSAGES = [*map(message_of, SENT), ADD, REMOVE, UPDATE]
 
 
@@ -517,6 +515,14 @@ def test_a_tool_hears_what_became_of_its_request(message):
     assert response.error_message == ErrorCode.VOTER_NOT_FOUND.text
 
 
+@pytest.mark.parametrize("request_", CHANGES, ids=name_of)
+def test_a_node_hears_what_became_of_its_own_change(request_):
+    done = core.VoterChangeAnswer(ErrorCode.NONE, 6, 2)
+    heard = answer_of(request_, travelled(answer_message(message_of(request_), done, None), 0))
+    told = (6, 2) if request_ is UPDATED else (0, NO_NODE)
+    assert heard == core.VoterChangeAnswer(ErrorCode.NONE, *told)
+
+
 def test_a_fetch_is_answered_with_the_topic_as_it_was_asked_for():
     answer = core.FetchAnswer(ErrorCode.NONE, 6, 2, 25)
     for version in range(12, 19):
@@ -551,7 +557,7 @@ def test_another_cluster_hears_nothing_but_that(message):
         assert type(response) is api_of(message).response
 
 
-@pytest.mark.parametrize("request_", SENT, ids=name_of)
+@pytest.mark.parametrize("request_", [*SENT, *CHANGES], ids=name_of)
 def test_a_refusal_is_the_answers_error(request_):
     refusal = refusal_message(message_of(request_), ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     answer = answer_of(request_, travelled(refusal, refusal.VERSIONS.last))

@@ -1,17 +1,44 @@
-"""AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter: what tools and voters ask a leader for.
+"""AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter: what tools and nodes ask a leader for.
 
-Nothing here is answered to a node of the quorum but UpdateRaftVoter, which names the leader.
-Replicas are named with their directories: a voter is a node with its disk (KIP-853).
+Of the answers, that of UpdateRaftVoter alone tells who leads, and in which epoch. Replicas are
+named with their directories: a voter is a node with its disk (KIP-853).
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from moldau.base.ids import LeaderEpoch
-from moldau.cluster.kraft.apis.checks import endpoints_of, require
+from moldau.cluster.kraft.apis.checks import (
+    Known,
+    endpoints_of,
+    known,
+    listeners_of,
+    require,
+)
 from moldau.cluster.raft import requests as core
-from moldau.cluster.raft.voters import NO_DIRECTORY, NodeId, ReplicaKey, Voter
+from moldau.cluster.raft.voters import NO_DIRECTORY, NO_NODE, NodeId, ReplicaKey, Voter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import raft as wire
+
+ADD_TIMEOUT_MS: Final = 2_000
+"""For a leader that is asked by a new voter itself. It connects to that node before it answers."""
+
+
+# AddRaftVoter
+
+
+def add_message(
+    request: core.AddVoterRequest, _own: Voter, _fetch_bytes: int
+) -> wire.AddRaftVoterRequest:
+    voter = request.voter
+    return wire.AddRaftVoterRequest(
+        request.cluster_id,
+        ADD_TIMEOUT_MS,
+        *voter.key,
+        listeners_of(voter.endpoints),
+        request.ack_when_committed,
+    )
 
 
 def add_of(message: wire.AddRaftVoterRequest, _receiver: NodeId) -> core.AddVoterRequest:
@@ -29,6 +56,15 @@ def add_response(
     return wire.AddRaftVoterResponse(0, answer.error, error_text(answer.error))
 
 
+# RemoveRaftVoter
+
+
+def remove_message(
+    request: core.RemoveVoterRequest, _own: Voter, _fetch_bytes: int
+) -> wire.RemoveRaftVoterRequest:
+    return wire.RemoveRaftVoterRequest(request.cluster_id, *request.voter)
+
+
 def remove_of(message: wire.RemoveRaftVoterRequest, _receiver: NodeId) -> core.RemoveVoterRequest:
     return core.RemoveVoterRequest(
         message.cluster_id, _replica(message.voter_id, message.voter_directory_id)
@@ -39,6 +75,22 @@ def remove_response(
     _message: wire.RemoveRaftVoterRequest, answer: core.QuorumAnswer, _records: object
 ) -> wire.RemoveRaftVoterResponse:
     return wire.RemoveRaftVoterResponse(0, answer.error, error_text(answer.error))
+
+
+# UpdateRaftVoter
+
+
+def update_message(
+    request: core.UpdateVoterRequest, _own: Voter, _fetch_bytes: int
+) -> wire.UpdateRaftVoterRequest:
+    voter = request.voter
+    return wire.UpdateRaftVoterRequest(
+        request.cluster_id,
+        request.epoch,
+        *voter.key,
+        listeners_of(voter.endpoints),
+        wire.RaftVersionFeature(*voter.kraft_versions),
+    )
 
 
 def update_of(message: wire.UpdateRaftVoterRequest, _receiver: NodeId) -> core.UpdateVoterRequest:
@@ -61,6 +113,24 @@ def update_response(
 ) -> wire.UpdateRaftVoterResponse:
     leader = wire.UpdateRaftVoterLeader(answer.leader, answer.epoch)
     return wire.UpdateRaftVoterResponse(0, answer.error, leader)
+
+
+# Answers
+
+
+def change_known(
+    response: wire.AddRaftVoterResponse | wire.RemoveRaftVoterResponse,
+) -> Known:
+    return Known(ErrorCode.of(response.error_code), LeaderEpoch(0), NO_NODE)
+
+
+def update_known(response: wire.UpdateRaftVoterResponse) -> Known:
+    leader = response.current_leader
+    return known(response.error_code, leader.leader_epoch, leader.leader_id)
+
+
+def change_answer(_response: object, told: Known) -> core.VoterChangeAnswer:
+    return core.VoterChangeAnswer(*told)
 
 
 def error_text(error: ErrorCode) -> str | None:

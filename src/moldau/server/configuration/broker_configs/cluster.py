@@ -21,7 +21,6 @@ from moldau.storage.topic_config import LONG_MAX
 
 ALWAYS_HANDS_OVER: Final = "a broker that stops always moves its leaders away first"
 LEADERS_ONLY: Final = "consumers read from leaders in this version"
-JOINS_IF_TOLD: Final = "a controller does not join the voters by itself in this version"
 FIXED_FETCHES: Final = "brokers fetch metadata with fixed limits in this version"
 NOT_THERE: Final = "what it sets is not part of this version"
 FIXED_LOG: Final = "the metadata log is written by fixed rules in this version"
@@ -186,13 +185,10 @@ CLUSTER: tuple[ConfigDefinition, ...] = (
         "How long a controller rests before it asks again.",
         at_least(0),
     ),
-    *without_effect(
-        JOINS_IF_TOLD,
-        boolean(
-            "controller.quorum.auto.join.enable",
-            False,
-            "Let a new controller join the voters by itself.",
-        ),
+    boolean(
+        "controller.quorum.auto.join.enable",
+        False,
+        "Let a new controller join the voters by itself, where the log names them.",
     ),
     *without_effect(
         FIXED_FETCHES,
