@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,10 @@ def test_voters_come_and_go_and_return_with_empty_disks_while_clients_write(
 
 
 def test_controllers_join_replace_their_disk_and_move_by_themselves(tmp_path: Path) -> None:
-    joining = {"controller.quorum.auto.join.enable": "true"}
+    joining = {
+        "controller.quorum.auto.join.enable": "true",
+        "controller.quorum.fetch.timeout.ms": "600",  # as often it is asked for
+    }
     with NamedVoters(tmp_path, {**SHORT_SESSION, **joining}) as cluster:
         leader = cluster.status(1)["leader"]
         eventually(lambda: LATECOMER in cluster.voters(leader), "the fourth controller joins")
@@ -223,13 +227,20 @@ def test_no_voter_is_removed_that_the_majority_needs(tmp_path: Path) -> None:
         assert (status.status > 0, status.out, status.err.count("\n")) == (True, "", 1), status
 
 
-@pytest.fixture(scope="module")
-def static(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Return the folder of a cluster of three that vote as the settings say."""
-    with ended_with_block(tmp_path_factory.mktemp("static") / "cluster") as folder:
+@contextmanager
+def three_of_settings(place: Path) -> Iterator[Path]:
+    """Start a cluster of three that vote as the settings say; yield its folder."""
+    with ended_with_block(place) as folder:
         words = ("--brokers", 3, "--base-port", free_base_port(3), "--detach")
         up = run(folder, "up", *words)
         assert up.returncode == 0, up.stderr
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def static(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return the folder of such a cluster, which no test changes."""
+    with three_of_settings(tmp_path_factory.mktemp("static") / "cluster") as folder:
         yield folder
 
 
@@ -302,5 +313,25 @@ def test_voters_of_the_settings_are_not_changed_by_a_command(
     assert (refused.status, refused.out) == (1, "")
     assert refused.err == (
         "moldau: the voters of this cluster are those of controller.quorum.voters (kraft.version"
-        " 0): they change with that setting alone, on all nodes and with a restart\n"
+        " 0): they change with that setting alone, on all nodes and with a restart. After"
+        " `kafka-features --bootstrap-server HOST:PORT upgrade --feature kraft.version=1` the"
+        " log names them, and this command changes them\n"
     )
+
+
+def test_the_log_names_the_voters_of_the_settings_once_kraft_version_is_raised(
+    tmp_path: Path,
+) -> None:
+    with three_of_settings(tmp_path / "cluster") as folder:
+        place = addresses(folder)[0]
+        raising = ("upgrade", "--feature", "kraft.version=1")
+        eventually(
+            lambda: ours("kafka-features", "--bootstrap-server", place, *raising).status == 0,
+            "all voters have told the leader their directories",
+        )
+        removed = moldau("quorum", "remove", 2, "--yes", "-b", place, "-o", "json")
+        assert (removed.status, removed.data[0]["outcome"]) == (0, "removed"), removed.err
+        status = moldau("quorum", "status", "-b", place, "-o", "json").data
+        assert nodes(status["voters"]) == [1, 3]
+        (meta,) = folder.glob("broker-3/**/meta.properties")
+        assert f"directory.id={status['voters'][1]['directory_id']}\n" in meta.read_text()

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from kits.metadata_samples import after, every_change
 from moldau.cluster.changes import FeatureLevelSet
 from moldau.cluster.feature_updates import FeatureUpdate, QuorumContext, update_features
-from moldau.cluster.features import supported_features
+from moldau.cluster.features import KraftLevels, supported_features
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.record_codec import encode_change, metadata_level
 from moldau.protocol.errors import ApiError
 
-ALL_FEATURES = tuple(supported_features(MetadataImage(), 1))
+ALL_FEATURES = tuple(supported_features(MetadataImage(), KraftLevels(0, 1)))
 UPDATES = st.builds(
     FeatureUpdate, st.sampled_from((*ALL_FEATURES, "cats")), st.integers(-1, 34), st.integers(0, 4)
 )
-CONTEXT = QuorumContext(1, {1}, 0, 1)
+CONTEXT = QuorumContext(1, {1}, KraftLevels(0, 0), 1)
 
 
 @settings(max_examples=300)
@@ -47,7 +47,7 @@ def test_no_updates_lead_to_a_level_that_is_not_there(level, eligible, requests)
 
 
 def check_reached(before, image):
-    known = supported_features(image, 0)
+    known = supported_features(image, CONTEXT.kraft)
     for name, level in image.features.items():
         assert known[name].minimum <= level <= known[name].maximum
     level = metadata_level(image)

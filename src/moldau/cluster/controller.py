@@ -11,7 +11,7 @@ neither files nor records; those are the store's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from moldau.base.clock import Clock, Random
@@ -22,7 +22,12 @@ from moldau.cluster.changes import Change
 from moldau.cluster.config_operations import ConfigOperation
 from moldau.cluster.configs import alter_configs, replace_configs
 from moldau.cluster.controller_registration import register_controller, unregister_controller
-from moldau.cluster.feature_updates import FeatureUpdate, QuorumContext, update_features
+from moldau.cluster.feature_updates import (
+    FeatureUpdate,
+    QuorumContext,
+    raises_kraft_version,
+    update_features,
+)
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.in_turns import preview
 from moldau.cluster.model import ConfigResource, RegisteredController, Topic
@@ -61,14 +66,20 @@ class Controller(BrokerController):
         clock: Clock,
         settings: ControllerSettings | None = None,
         quorum: Callable[[], QuorumContext] | None = None,
+        raise_kraft_version: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`quorum` tells who votes now; None in a cluster on ZooKeeper, where nobody does."""
+        """`quorum` tells who votes now; None in a cluster on ZooKeeper, where nobody does.
+
+        `raise_kraft_version` lets the log name the voters from now on; None where `quorum` offers
+        no higher one.
+        """
         super().__init__(store, clock, settings or ControllerSettings())
         self._defaults = defaults
         self._config_rules = config_rules
         self._random = random
         self._can_make_logs = can_make_logs
         self._quorum = quorum
+        self._raise_kraft_version = raise_kraft_version
 
     # Topics
 
@@ -149,6 +160,12 @@ class Controller(BrokerController):
             quorum = None if self._quorum is None else self._quorum()
             return update_features(image, updates, quorum)
 
+        quorum = None if self._quorum is None else self._quorum()
+        if raises_kraft_version(updates, quorum):
+            await self._carry_out(decide, validate_only=True)
+            if not validate_only:
+                assert self._raise_kraft_version is not None
+                await self._raise_kraft_version()
         await self._carry_out(decide, validate_only=validate_only)
 
     # Controllers

@@ -28,7 +28,7 @@ from moldau.cluster.configs import (
     MIN_INSYNC_REPLICAS,
     eligible_leaders_kept,
 )
-from moldau.cluster.features import KRAFT_FEATURE, supported_features
+from moldau.cluster.features import KRAFT_FEATURE, KraftLevels, supported_features
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import FeatureRange, ResourceType
 from moldau.cluster.record_codec import (
@@ -64,9 +64,11 @@ class QuorumContext:
     """The active controller, the one that decides; what it supports is this software's."""
     voters: Collection[int]
     """The nodes that vote, this one included."""
-    kraft_version: int
+    kraft: KraftLevels
     min_insync_replicas: int
     """What the settings of this node say, for a cluster whose metadata do not."""
+    unready_voters: Collection[int] = ()
+    """The voters of the settings that have not said yet how the log has to name them."""
 
 
 def update_features(
@@ -95,17 +97,27 @@ def update_features(
         for update in changed:
             yield from _transition(image, update, quorum)
     for update in changed:
-        yield FeatureLevelSet(update.name, update.level)
+        if update.name != KRAFT_FEATURE:
+            yield FeatureLevelSet(update.name, update.level)
+
+
+def raises_kraft_version(updates: Sequence[FeatureUpdate], quorum: QuorumContext | None) -> bool:
+    """Tell whether updates that `update_features` accepts raise `kraft.version`, too.
+
+    No change says so: its records are the quorum's own.
+    """
+    level = _kraft(quorum).in_force
+    return any(one.name == KRAFT_FEATURE and one.level > level for one in updates)
 
 
 def _level(image: MetadataImage, name: str, quorum: QuorumContext | None) -> int:
     if name == KRAFT_FEATURE:
-        return _kraft_version(quorum)
+        return _kraft(quorum).in_force
     return image.features.get(name, 0)
 
 
-def _kraft_version(quorum: QuorumContext | None) -> int:
-    return 0 if quorum is None else quorum.kraft_version
+def _kraft(quorum: QuorumContext | None) -> KraftLevels:
+    return KraftLevels(0, 0) if quorum is None else quorum.kraft
 
 
 def _invalid(update: FeatureUpdate, why: str) -> str:
@@ -123,7 +135,7 @@ def _malformed(
         why = "The controller does not support the given upgrade type."
     elif update.level < 0:
         why = "A feature version cannot be less than 0."
-    elif update.name not in supported_features(image, _kraft_version(quorum)):
+    elif update.name not in supported_features(image, _kraft(quorum)):
         why = "This controller does not support this feature."
     else:
         return None
@@ -138,16 +150,16 @@ def _refusal(
     quorum: QuorumContext | None,
 ) -> Stepwise[str | None]:
     """Return why a feature cannot go from its level to another one."""
-    if update.name == KRAFT_FEATURE:
-        return _invalid(
-            update, f"The quorum keeps the version that it was formatted with: it is {level}."
-        )
+    if update.name == KRAFT_FEATURE and not level < update.level <= _kraft(quorum).highest:
+        return _invalid(update, f"This quorum keeps its kraft.version: it is {level}.")
     why = yield from _unsupported(image, update, quorum)
     why = why or _wrong_direction(update, level)
     if why is None and quorum is None:
         why = f"In a cluster on ZooKeeper the levels of features are not changed; it is {level}."
     if why is not None:
         return _invalid(update, why)
+    if update.name == KRAFT_FEATURE:
+        return _untold_voters(update, quorum)
     if update.name == METADATA_VERSION:
         return _lost_forms(update, level)
     return _missing_dependency(update, proposed)
@@ -190,7 +202,7 @@ def _nodes(
     own_id = None if quorum is None else quorum.controller_id
     who = "This controller" if own_id is None else f"Local controller {own_id}"
     return chain(
-        [(who, supported_features(image, _kraft_version(quorum)).values())],
+        [(who, supported_features(image, _kraft(quorum)).values())],
         ((f"Broker {one.id}", one.features) for one in image.brokers.values()),
         # This software may be newer than what the node registered in an earlier life.
         (
@@ -198,6 +210,17 @@ def _nodes(
             for one in image.controllers.values()
             if one.id != own_id
         ),
+    )
+
+
+def _untold_voters(update: FeatureUpdate, quorum: QuorumContext | None) -> str | None:
+    if quorum is None or not quorum.unready_voters:
+        return None
+    voters = ", ".join(map(str, sorted(quorum.unready_voters)))
+    return _invalid(
+        update,
+        f"The log would name all voters, and node {voters} has not told the leader its directory"
+        " and versions. It does so within seconds of an election: try again.",
     )
 
 

@@ -7,8 +7,7 @@ protocols that is 0, so that no client uses them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from moldau.cluster.configs import ELIGIBLE_LEADERS_FEATURE
 from moldau.cluster.image import MetadataImage
@@ -20,6 +19,8 @@ LAST_METADATA_LEVEL: Final = CORDONED_LEVEL
 """That of Kafka 4.3, the newest whose records can be written."""
 TRANSACTION_FEATURE: Final = "transaction.version"
 KRAFT_FEATURE: Final = "kraft.version"
+KRAFT_VERSION: Final = 1
+"""The level under which the log names the voters (KIP-853)."""
 
 _CHANGEABLE: Final = (
     FeatureRange(ELIGIBLE_LEADERS_FEATURE, 0, 1),
@@ -30,25 +31,31 @@ _CHANGEABLE: Final = (
 )
 
 
-def supported_features(image: MetadataImage, kraft_version: int) -> dict[str, FeatureRange]:
+class KraftLevels(NamedTuple):
+    """The levels of `kraft.version`, which the image does not have: records of the quorum do."""
+
+    in_force: int
+    highest: int
+    """A quorum of one keeps the form in which it was formatted, so no higher level is offered."""
+
+
+def supported_features(image: MetadataImage, kraft: KraftLevels) -> dict[str, FeatureRange]:
     """Return the levels that this software supports, by name.
 
-    A quorum keeps the form in which it was formatted, so no higher kraft.version is offered. A
-    newer level of the metadata that is in force is told as it is.
+    A newer level of the metadata that is in force is told as it is.
     """
     newest = max(LAST_METADATA_LEVEL, metadata_level(image))
     ranges = (
         *_CHANGEABLE,
-        FeatureRange(KRAFT_FEATURE, 0, kraft_version),
+        FeatureRange(KRAFT_FEATURE, 0, kraft.highest),
         FeatureRange(METADATA_VERSION, FIRST_METADATA_LEVEL, newest),
     )
     return {one.name: one for one in sorted(ranges)}
 
 
-def levels_in_force(image: MetadataImage, supported: Mapping[str, FeatureRange]) -> dict[str, int]:
+def levels_in_force(image: MetadataImage, kraft: KraftLevels) -> dict[str, int]:
     """Return the level of each feature in force here, without those at 0."""
-    levels = {
-        one.name: min(image.features.get(one.name, 0), one.maximum) for one in supported.values()
-    }
-    levels[KRAFT_FEATURE] = supported[KRAFT_FEATURE].maximum
+    supported = supported_features(image, kraft).values()
+    levels = {one.name: min(image.features.get(one.name, 0), one.maximum) for one in supported}
+    levels[KRAFT_FEATURE] = kraft.in_force
     return {name: level for name, level in levels.items() if level}

@@ -53,9 +53,7 @@ def make_controller_dispatcher(
     """
     metrics, clock = parts.metrics, parts.ports.clock
     members = MemberHandlers(controller)
-    api_versions = ApiVersionsHandler(
-        parts.image, parts.broker_id, lambda: parts.store.kraft_version
-    )
+    api_versions = ApiVersionsHandler(parts.image, parts.broker_id, parts.kraft_levels)
     forwarded = [
         Route(one.api.key, FORWARDED[one.api.key], one.handler, metrics, one.permissions)
         for one in routes

@@ -21,6 +21,7 @@ from moldau.cluster.changes import Change, ConfigChanged
 from moldau.cluster.controller import Controller
 from moldau.cluster.controller_requests import BrokerRequests
 from moldau.cluster.feature_updates import QuorumContext
+from moldau.cluster.features import KRAFT_VERSION, KraftLevels
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.leader_log import LeaderLog
 from moldau.cluster.metadata_feed import MetadataFeed, ObserverState
@@ -320,13 +321,23 @@ class Parts:
                 else 0,
             ),
             quorum=None if settings.quorum.kind is NodeKind.ELECTED else self._feature_context,
+            raise_kraft_version=self._raise_kraft_version,
         )
+
+    def kraft_levels(self) -> KraftLevels:
+        """Return which `kraft.version` is in force, and how high it may be raised."""
+        level = self.store.kraft_version
+        return KraftLevels(level, level if self.quorum is None else KRAFT_VERSION)
 
     def _feature_context(self) -> QuorumContext:
         if self.quorum is not None:
             return self.quorum.feature_context()
         minimum = self.settings.values.integer("min.insync.replicas")
-        return QuorumContext(self.broker_id, {self.broker_id}, self.store.kraft_version, minimum)
+        return QuorumContext(self.broker_id, {self.broker_id}, self.kraft_levels(), minimum)
+
+    async def _raise_kraft_version(self) -> None:
+        assert self.quorum is not None  # no other store offers a higher one
+        await self.quorum.raise_kraft_version()
 
     def _can_make_logs(self) -> bool:
         """Tell whether new partitions find room; where controllers are elected, if only elsewhere.

@@ -91,9 +91,7 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
     coordinators = CoordinatorHandlers(
         parts.image, parts.broker_id, internal_topics, parts.runtimes.by_type
     )
-    api_versions = ApiVersionsHandler(
-        parts.image, parts.broker_id, lambda: parts.store.kraft_version
-    )
+    api_versions = ApiVersionsHandler(parts.image, parts.broker_id, parts.kraft_levels)
     discovery = _discovery(parts, creation, internal_topics)
     administration = TopicHandlers(
         parts.image,

@@ -13,6 +13,7 @@ from moldau.cluster.changes import FeatureLevelSet, ProducerIdsAllocated
 from moldau.cluster.config_operations import ConfigOperation, OperationType
 from moldau.cluster.controller import Controller
 from moldau.cluster.feature_updates import FeatureUpdate, QuorumContext
+from moldau.cluster.features import KraftLevels
 from moldau.cluster.heartbeats import Heartbeat
 from moldau.cluster.model import ConfigResource, ResourceType
 from moldau.cluster.reassignment import WantedReplicas
@@ -48,7 +49,7 @@ class Bench:
                 random.Random(1),
                 lambda: True,
                 world.clock,
-                quorum=lambda: QuorumContext(1, {1}, 0, 1),
+                quorum=lambda: QuorumContext(1, {1}, KraftLevels(0, 0), 1),
             )
             for store in self.stores
         )

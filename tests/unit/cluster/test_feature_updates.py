@@ -35,9 +35,10 @@ from moldau.cluster.feature_updates import (
     UPGRADE,
     FeatureUpdate,
     QuorumContext,
+    raises_kraft_version,
     update_features,
 )
-from moldau.cluster.features import levels_in_force, supported_features
+from moldau.cluster.features import KraftLevels, levels_in_force, supported_features
 from moldau.cluster.formatting import FIRST_FEATURES
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.leader_choice import Election, ElectionRules, choose_leader
@@ -51,7 +52,8 @@ TRANSACTIONS = "transaction.version"
 ELIGIBLE = "eligible.leader.replicas.version"
 MINIMUM = "min.insync.replicas"
 
-ALONE = QuorumContext(1, {1}, 0, min_insync_replicas=2)
+ALONE = QuorumContext(1, {1}, KraftLevels(0, 0), min_insync_replicas=2)
+THREE = QuorumContext(1, {1, 2, 3}, KraftLevels(0, 1), min_insync_replicas=2)
 
 
 def at_level(level, **others):
@@ -141,7 +143,7 @@ def test_with_one_that_cannot_be_nothing_changes(image):
         (TRANSACTIONS, 1, UPGRADE, "Can't downgrade the version of this feature without setting"),
         (ELIGIBLE, 2, UPGRADE, "Local controller 1 only supports versions 0-1"),
         ("group.version", 2, UPGRADE, "Local controller 1 does not support this feature."),
-        ("kraft.version", 1, UPGRADE, "keeps the version that it was formatted with: it is 0."),
+        ("kraft.version", 1, UPGRADE, "This quorum keeps its kraft.version: it is 0."),
         ("cats", 1, UPGRADE, "This controller does not support this feature."),
         ("cats", 0, SAFE_DOWNGRADE, "This controller does not support this feature."),
     ],
@@ -166,11 +168,26 @@ def test_a_protocol_that_is_not_there_is_not_turned_on(image, name):
 
 @pytest.mark.parametrize("level", [0, 1])
 def test_the_version_of_the_quorum_stays(image, level):
-    quorum = replace(ALONE, kraft_version=1 - level)
+    quorum = replace(ALONE, kraft=KraftLevels(1 - level, 1 - level))
     for kind in (UPGRADE, SAFE_DOWNGRADE):
         assert f"it is {1 - level}." in refusal(
             image, ("kraft.version", level, kind), quorum=quorum
         )
+
+
+def test_the_log_may_name_the_voters_of_the_settings_from_now_on(image):
+    registered = after(image, [ControllerRegistered(controller(node)) for node in (2, 3)])
+    wanted = ("kraft.version", 1, UPGRADE)
+    assert updated(registered, wanted, quorum=THREE) == []
+    assert raises_kraft_version([FeatureUpdate(*wanted)], THREE)
+    assert not raises_kraft_version([FeatureUpdate(TRANSACTIONS, 1, UPGRADE)], THREE)
+    dynamic = replace(THREE, kraft=KraftLevels(1, 1))
+    assert updated(registered, wanted, quorum=dynamic) == []
+    assert not raises_kraft_version([FeatureUpdate(*wanted)], dynamic)
+    assert "it is 1." in refusal(registered, ("kraft.version", 0, UNSAFE_DOWNGRADE), quorum=dynamic)
+    assert "controller 2 has not registered" in refusal(image, wanted, quorum=THREE)
+    said = refusal(registered, wanted, quorum=replace(THREE, unready_voters=(3,)))
+    assert "node 3 has not told the leader its directory and versions" in said
 
 
 def test_without_a_quorum_levels_stay_as_they_are(image):
@@ -375,7 +392,8 @@ def test_with_eligible_leaders_off_the_decision_pauses_on_its_way(image):
 
 
 def test_every_level_that_may_be_asked_for_is_told_as_supported(image):
-    supported = supported_features(at_level(21), 1)
+    kraft = KraftLevels(0, 1)
+    supported = supported_features(at_level(21), kraft)
     assert (supported[METADATA].minimum, supported[METADATA].maximum) == (7, 30)
     for feature in supported.values():
         if feature.name == "kraft.version":
@@ -383,14 +401,13 @@ def test_every_level_that_may_be_asked_for_is_told_as_supported(image):
         for level in range(feature.minimum, feature.maximum + 1):
             base = at_level(level) if feature.name == METADATA else image
             set_to = after(base, [FeatureLevelSet(feature.name, level)])
-            known = supported_features(set_to, 0)
-            assert levels_in_force(set_to, known).get(feature.name, 0) == level
+            assert levels_in_force(set_to, kraft).get(feature.name, 0) == level
 
 
 # Through the controller
 
 
-def controller_of(store, world, quorum=ALONE):
+def controller_of(store, world, quorum=ALONE, raise_kraft_version=None):
     return Controller(
         store,
         TopicDefaults(),
@@ -399,6 +416,7 @@ def controller_of(store, world, quorum=ALONE):
         lambda: True,
         world.clock,
         quorum=None if quorum is None else lambda: quorum,
+        raise_kraft_version=raise_kraft_version,
     )
 
 
@@ -440,6 +458,31 @@ def test_levels_are_kept_and_decide_how_records_are_written(world, disk):
     records = all_records(read_whole(disk, LOG))
     values = [record.value for header, record in records if not header.control]
     assert [value[2] for value in values if value[1] == 0] == [2, 4]
+
+
+def test_kraft_version_is_raised_only_with_all_else_that_is_asked_for(world, disk):
+    raised = []
+
+    async def raise_it():
+        raised.append("kraft.version")
+
+    async def work():
+        store = new_store(world, disk)
+        await store.start()
+        quorum = replace(ALONE, kraft=KraftLevels(0, 1))
+        acting = controller_of(store, world, quorum, raise_it)
+        assert await acting.claim()
+        kraft = FeatureUpdate("kraft.version", 1, UPGRADE)
+        await acting.update_features([kraft], validate_only=True)
+        with pytest.raises(ApiError, match="cats"):
+            await acting.update_features([kraft, FeatureUpdate("cats", 1, UPGRADE)])
+        assert not raised
+        await acting.update_features([kraft, FeatureUpdate(TRANSACTIONS, 1, SAFE_DOWNGRADE)])
+        assert raised == ["kraft.version"]
+        assert store.image.features[TRANSACTIONS] == 1
+        await store.close()
+
+    world.run(work())
 
 
 def test_on_zookeeper_the_controller_changes_no_level(world, disk):

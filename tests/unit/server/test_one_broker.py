@@ -18,7 +18,7 @@ from moldau.base.ids import PartitionKey
 from moldau.cluster.changes import FeatureLevelSet, PartitionChanged
 from moldau.cluster.controller import Controller
 from moldau.cluster.feature_updates import QuorumContext
-from moldau.cluster.features import levels_in_force, supported_features
+from moldau.cluster.features import KraftLevels, levels_in_force, supported_features
 from moldau.cluster.formatting import FIRST_FEATURES
 from moldau.cluster.topics import NewTopic, TopicDefaults
 from moldau.protocol.errors import ErrorCode
@@ -130,7 +130,7 @@ def quorum_handlers(decided):
 @pytest.fixture
 def decided(image):
     """The metadata of a quorum of one, and their controller."""
-    return Decided(image, lambda: QuorumContext(1, {1}, 0, 1))
+    return Decided(image, lambda: QuorumContext(1, {1}, KraftLevels(0, 0), 1))
 
 
 @pytest.fixture
@@ -359,7 +359,7 @@ def test_without_a_controller_no_feature_is_changed(decided, quorum):
 
 
 def test_clients_are_not_told_of_group_protocols_that_are_not_there(image):
-    supported = supported_features(image, 0)
+    supported = supported_features(image, KraftLevels(0, 0))
     assert {name: (one.minimum, one.maximum) for name, one in supported.items()} == {
         "eligible.leader.replicas.version": (0, 1),
         "group.version": (0, 0),
@@ -369,7 +369,7 @@ def test_clients_are_not_told_of_group_protocols_that_are_not_there(image):
         "streams.version": (0, 0),
         "transaction.version": (0, 2),
     }
-    assert levels_in_force(image, supported) == {
+    assert levels_in_force(image, KraftLevels(0, 1)) == {
         "eligible.leader.replicas.version": 1,
         "metadata.version": 30,
         "transaction.version": 2,
@@ -378,10 +378,10 @@ def test_clients_are_not_told_of_group_protocols_that_are_not_there(image):
 
 def test_levels_of_an_earlier_folder_are_told_as_they_are(image):
     earlier = image.apply([FeatureLevelSet("metadata.version", 21)], image.version)
-    supported = supported_features(earlier, 1)
-    assert supported["metadata.version"].maximum == 30
-    assert levels_in_force(earlier, supported)["metadata.version"] == 21
-    assert levels_in_force(earlier, supported)["kraft.version"] == 1
+    kraft = KraftLevels(1, 1)
+    assert supported_features(earlier, kraft)["metadata.version"].maximum == 30
+    assert levels_in_force(earlier, kraft)["metadata.version"] == 21
+    assert levels_in_force(earlier, kraft)["kraft.version"] == 1
 
 
 # Controllers

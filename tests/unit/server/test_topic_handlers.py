@@ -13,6 +13,7 @@ from kits.slicing import answered, count_pauses, count_turns, finished
 from moldau.base.clock import SystemClock
 from moldau.base.ids import ZERO_TOPIC_ID
 from moldau.cluster.controller import Controller
+from moldau.cluster.features import KraftLevels
 from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.metadata import (
@@ -272,7 +273,7 @@ def test_only_brokers_are_told(discovery, endpoint, code):
 )
 def test_a_session_knows_the_library_that_its_client_has_named(decided, version, name, kept):
     asked = at(version)
-    handler = ApiVersionsHandler(lambda: decided.image, 1, lambda: 0)
+    handler = ApiVersionsHandler(lambda: decided.image, 1, lambda: KraftLevels(0, 0))
     handler(ApiVersionsRequest(name, "2.8.0"), asked)
     session = asked.session
     assert (session.client_software_name, session.client_software_version) == kept

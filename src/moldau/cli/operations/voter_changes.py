@@ -21,7 +21,9 @@ def require_dynamic(quorum: client.MetadataQuorum) -> None:
     if not quorum.is_dynamic:
         raise UserError(
             "the voters of this cluster are those of controller.quorum.voters (kraft.version 0):"
-            " they change with that setting alone, on all nodes and with a restart"
+            " they change with that setting alone, on all nodes and with a restart. After"
+            " `kafka-features --bootstrap-server HOST:PORT upgrade --feature kraft.version=1` the"
+            " log names them, and this command changes them"
         )
 
 

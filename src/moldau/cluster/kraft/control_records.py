@@ -27,7 +27,7 @@ from moldau.records.control import ControlType, control_type
 from moldau.records.record import read_records
 
 if TYPE_CHECKING:
-    from moldau.cluster.raft.requests import LeaderChange
+    from moldau.cluster.raft.requests import LeaderChange, VotersChange
 
 KRAFT_VERSION: Final = 1
 """The `kraft.version` under which the log names the voters."""
@@ -66,9 +66,11 @@ def leader_change_batch(
     return _batch(records, base_offset, epoch, now_ms)
 
 
-def voters_batch(voters: VoterSet, base_offset: int, epoch: LeaderEpoch, now_ms: int) -> bytes:
-    """Make the batch of the record that states another set of voters."""
-    return _batch([_voters_record(voters)], base_offset, epoch, now_ms)
+def voters_batch(change: VotersChange, base_offset: int, epoch: LeaderEpoch, now_ms: int) -> bytes:
+    """Make the batch that states another set of voters."""
+    voters = change.voters
+    records = snapshot_control(voters) if change.states_version else [_voters_record(voters)]
+    return _batch(records, base_offset, epoch, now_ms)
 
 
 def snapshot_control(voters: VoterSet) -> list[ControlRecord]:

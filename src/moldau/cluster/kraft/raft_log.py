@@ -177,8 +177,8 @@ class RaftLog:
             case LeaderChange() as change:
                 count = 1 if change.logged_voters is None else 3
                 return leader_change_batch(change, base_offset, epoch, now_ms), count
-            case VotersChange(voters):
-                return voters_batch(voters, base_offset, epoch, now_ms), 1
+            case VotersChange() as change:
+                return voters_batch(change, base_offset, epoch, now_ms), change.record_count
             case _:
                 raise TypeError(f"{content!r} is nothing to append")
 

@@ -51,8 +51,9 @@ from moldau.cluster.raft import effects as out
 from moldau.cluster.raft.core import RaftCore
 from moldau.cluster.raft.life import Life
 from moldau.cluster.raft.quorum_state import QuorumState
-from moldau.cluster.raft.states import Role
+from moldau.cluster.raft.states import Leader, Role
 from moldau.cluster.raft.timeouts import Timeouts
+from moldau.cluster.raft.voter_changes import unready_voters
 from moldau.cluster.raft.voter_history import VoterHistory
 from moldau.cluster.raft.voters import (
     NO_NODE,
@@ -242,6 +243,17 @@ class RaftStore:
     def voters(self) -> VoterSet:
         """Who votes, as far as is known here."""
         return self._voters.newest.voters
+
+    @property
+    def unready_voters(self) -> tuple[int, ...]:
+        """The voters of which this node, as the leader, does not know that the log can name them.
+
+        Under kraft.version 1 it does so already; a node that does not lead knows of nobody.
+        """
+        life = self.node.life
+        if life is None or not isinstance(life.state, Leader) or self.kraft_version:
+            return ()
+        return unready_voters(life, life.state)
 
     def describe(self) -> QuorumDescription | None:
         """Return what this node knows of the quorum as its leader; None if it does not lead."""

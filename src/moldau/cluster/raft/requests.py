@@ -57,9 +57,15 @@ class LeaderChange:
 
 @dataclass(frozen=True, slots=True)
 class VotersChange:
-    """The control record that states another set of voters."""
+    """The control record that states another set of voters; for the first set of a log, two."""
 
     voters: VoterSet
+    states_version: bool = False
+    """Whether the record of `kraft.version` 1 stands before it, in the same batch."""
+
+    @property
+    def record_count(self) -> int:
+        return 2 if self.states_version else 1
 
 
 # Answers
@@ -115,7 +121,7 @@ class FetchSnapshotAnswer(QuorumAnswer):
 
 @dataclass(frozen=True, slots=True)
 class VoterChangeAnswer(QuorumAnswer):
-    """What became of an AddRaftVoter, RemoveRaftVoter or UpdateRaftVoter."""
+    """What became of a request for another voter set."""
 
 
 # Requests
@@ -233,6 +239,14 @@ class UpdateVoterRequest(_OfAnEpoch):
     voter: Voter
 
 
+@dataclass(frozen=True, slots=True)
+class RaiseKraftVersionRequest(_OfNoEpoch):
+    """The controller in this process asks for `kraft.version` 1: the log is to name the voters."""
+
+    answer_type: ClassVar[type[QuorumAnswer]] = VoterChangeAnswer
+    cluster_id: str | None
+
+
 VoterChangeRequest: TypeAlias = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
 
 SentRequest: TypeAlias = (
@@ -245,4 +259,4 @@ SentRequest: TypeAlias = (
 )
 """What a core sends by itself."""
 
-Request: TypeAlias = SentRequest
+Request: TypeAlias = SentRequest | RaiseKraftVersionRequest

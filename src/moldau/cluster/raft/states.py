@@ -21,8 +21,13 @@ from typing import ClassVar, TypeAlias
 from moldau.base.ids import NO_OFFSET, Offset
 from moldau.base.tuples import NamedTuple
 from moldau.cluster.raft.ballot import Ballot
-from moldau.cluster.raft.requests import FetchRequest, Token, VoterChangeRequest
-from moldau.cluster.raft.voters import ReplicaKey
+from moldau.cluster.raft.requests import (
+    FetchRequest,
+    RaiseKraftVersionRequest,
+    Token,
+    VoterChangeRequest,
+)
+from moldau.cluster.raft.voters import NodeId, ReplicaKey, Voter
 from moldau.cluster.snapshots import SnapshotId
 
 
@@ -117,7 +122,7 @@ class PendingVoterChange(NamedTuple):
     """A voter change that waits for its commit."""
 
     token: Token
-    request: VoterChangeRequest
+    request: VoterChangeRequest | RaiseKraftVersionRequest
     offset: Offset
 
 
@@ -131,6 +136,8 @@ class Leader:
     """Voters by the keys of the voter set, observers by their own."""
     parked: dict[ReplicaKey, ParkedFetch] = field(default_factory=dict)
     change: PendingVoterChange | None = None
+    told: dict[NodeId, Voter] = field(default_factory=dict)
+    """What voters of the settings have said of themselves (UpdateRaftVoter)."""
 
 
 @dataclass(slots=True)

@@ -4,15 +4,21 @@ Two sets that differ by one voter have a majority in common. So the set of a rec
 the moment it is in the log, as long as the one before it is committed. It has to be committed in
 the leader's own epoch, too: otherwise two leaders, each with a change that the other has not seen,
 could both find a majority.
+
+The voters of the settings are known by their ids alone (kraft.version 0). Before the log names them
+each tells its leader its directory and what it supports. They stay the same voters, and only get
+their keys.
 """
 
 from __future__ import annotations
 
+from moldau.base.ids import Offset
 from moldau.cluster.raft import leading
 from moldau.cluster.raft.effects import Answer
 from moldau.cluster.raft.life import Life
 from moldau.cluster.raft.requests import (
     AddVoterRequest,
+    RaiseKraftVersionRequest,
     RemoveVoterRequest,
     Token,
     UpdateVoterRequest,
@@ -22,13 +28,15 @@ from moldau.cluster.raft.requests import (
 )
 from moldau.cluster.raft.states import Leader, PendingVoterChange
 from moldau.cluster.raft.transitions import refuse
-from moldau.cluster.raft.voters import Voter, VoterSet
+from moldau.cluster.raft.voters import NodeId, Voter, VoterSet
 from moldau.protocol.errors import ErrorCode
 
 _KRAFT_VERSION = 1
 
 
-def voter_change_wanted(life: Life, token: Token, request: VoterChangeRequest) -> None:
+def voter_change_wanted(
+    life: Life, token: Token, request: VoterChangeRequest | RaiseKraftVersionRequest
+) -> None:
     """Append another voter set, or say why not."""
     state = life.state
     epoch = request.epoch if isinstance(request, UpdateVoterRequest) else life.epoch
@@ -43,9 +51,11 @@ def voter_change_wanted(life: Life, token: Token, request: VoterChangeRequest) -
     if wanted == life.voters:
         life.emit(Answer(token, VoterChangeAnswer(ErrorCode.NONE, life.epoch, life.leader)))
         return
-    offset = life.log.end_offset
+    change = VotersChange(wanted, states_version=not life.voter_history.is_dynamic)
+    offset = Offset(life.log.end_offset + change.record_count - 1)
+    _rename(life, state, wanted)
     life.voter_history.append(offset, wanted)
-    leading.append(life, state, VotersChange(wanted), 1)
+    leading.append(life, state, change, change.record_count)
     if isinstance(request, UpdateVoterRequest) or (
         isinstance(request, AddVoterRequest) and not request.ack_when_committed
     ):
@@ -55,12 +65,22 @@ def voter_change_wanted(life: Life, token: Token, request: VoterChangeRequest) -
         state.change = PendingVoterChange(token, request, offset)
 
 
-def _changed(life: Life, state: Leader, request: VoterChangeRequest) -> VoterSet | ErrorCode:
+def _rename(life: Life, state: Leader, wanted: VoterSet) -> None:
+    """Know voters by the keys that they get; those of the settings have had none."""
+    for voter in wanted.voters:
+        old = life.voters.find(voter.key)
+        if old is not None and old.key in state.replicas:
+            state.replicas[voter.key] = state.replicas.pop(old.key)
+
+
+def _changed(
+    life: Life, state: Leader, request: VoterChangeRequest | RaiseKraftVersionRequest
+) -> VoterSet | ErrorCode:
     """Return the set that is asked for, or the error that says why there is none."""
     if not life.voter_history.is_dynamic:
-        # Under kraft.version 0 the settings name the voters, and an update tells nothing new.
-        is_update = isinstance(request, UpdateVoterRequest)
-        return life.voters if is_update else ErrorCode.UNSUPPORTED_VERSION
+        return _of_settings(life, state, request)
+    if isinstance(request, RaiseKraftVersionRequest):
+        return life.voters
     if not may_change(life, state):
         return ErrorCode.REQUEST_TIMED_OUT
     match request:
@@ -70,6 +90,33 @@ def _changed(life: Life, state: Leader, request: VoterChangeRequest) -> VoterSet
             return _removed(life, request)
         case _:
             return _updated(life, request.voter)
+
+
+def _of_settings(
+    life: Life, state: Leader, request: VoterChangeRequest | RaiseKraftVersionRequest
+) -> VoterSet | ErrorCode:
+    """Do what can be done with voters of the settings: hear of them, and name them in the log."""
+    if isinstance(request, UpdateVoterRequest):
+        if life.voters.find(request.voter.key) is None:
+            return ErrorCode.VOTER_NOT_FOUND
+        state.told[request.voter.key.node] = request.voter
+        return life.voters
+    if not isinstance(request, RaiseKraftVersionRequest):
+        return ErrorCode.UNSUPPORTED_VERSION
+    if not may_change(life, state):
+        return ErrorCode.REQUEST_TIMED_OUT
+    if unready_voters(life, state):
+        return ErrorCode.INVALID_UPDATE_VERSION
+    told = {**state.told, life.me.node: life.own}
+    return VoterSet(tuple(told[key.node] for key in life.voters.keys))
+
+
+def unready_voters(life: Life, state: Leader) -> tuple[NodeId, ...]:
+    """Name the voters of which this leader does not know that they can be named in the log."""
+    others = (key.node for key in life.voters.others(life.me))
+    return tuple(
+        node for node in others if node not in state.told or not _is_supporting(state.told[node])
+    )
 
 
 def may_change(life: Life, state: Leader) -> bool:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from moldau.base.ids import BrokerId
-from moldau.cluster.features import levels_in_force, supported_features
+from moldau.cluster.features import KraftLevels, levels_in_force, supported_features
 from moldau.cluster.image import MetadataImage
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import (
@@ -34,11 +34,11 @@ class ApiVersionsHandler:
         self,
         image: Callable[[], MetadataImage],
         broker_id: BrokerId,
-        kraft_version: Callable[[], int],
+        kraft: Callable[[], KraftLevels],
     ) -> None:
         self._image = image
         self._broker_id = broker_id
-        self._kraft_version = kraft_version
+        self._kraft = kraft
         self._api_keys: list[ApiVersion] = []
 
     def serve(self, routes: Iterable[Route]) -> None:
@@ -60,7 +60,7 @@ class ApiVersionsHandler:
         elsewhere = request.node_id not in (-1, self._broker_id)
         if elsewhere or request.cluster_id not in (None, image.cluster_id):
             return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED, self._api_keys)
-        supported, finalized = _features(image, self._kraft_version(), context.version)
+        supported, finalized = _features(image, self._kraft(), context.version)
         return ApiVersionsResponse(
             0,
             self._api_keys,
@@ -75,19 +75,19 @@ class ApiVersionsHandler:
 
 
 def _features(
-    image: MetadataImage, kraft_version: int, version: int
+    image: MetadataImage, kraft: KraftLevels, version: int
 ) -> tuple[list[SupportedFeatureKey], list[FinalizedFeatureKey]]:
     """Tell which features this broker knows, and which levels are in force.
 
     Clients that speak less than version 4 stumble over a feature that may be at level 0, so they
     are told only that it is in force.
     """
-    known = supported_features(image, kraft_version)
+    known = supported_features(image, kraft)
     supported = [
         SupportedFeatureKey(*one)
         for one in known.values()
         if one.minimum or version >= LEVEL_ZERO_FROM
     ]
-    levels = levels_in_force(image, known)
+    levels = levels_in_force(image, kraft)
     finalized = [FinalizedFeatureKey(name, level, level) for name, level in levels.items()]
     return supported, finalized

@@ -15,9 +15,10 @@ from moldau.cluster.feature_updates import QuorumContext
 from moldau.cluster.features import supported_features
 from moldau.cluster.kraft.store import RaftStore
 from moldau.cluster.model import Broker, Endpoint, RegisteredController
+from moldau.cluster.raft.requests import RaiseKraftVersionRequest
 from moldau.cluster.raft.voters import NodeId, VoterSet
-from moldau.cluster.store import StoreFailed
-from moldau.protocol.errors import ApiError
+from moldau.cluster.store import OutcomeUnknown, StoreFailed
+from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.server.configuration.quorum import NodeKind
 from moldau.server.handlers.voter_changes import VoterChangeHandlers
 from moldau.server.nodes.broker_channels import BrokerChannels
@@ -97,7 +98,22 @@ class QuorumParts:
         parts, store = self._parts, self.store
         voters = [key.node for key in store.voters.keys]
         minimum = parts.settings.values.integer("min.insync.replicas")
-        return QuorumContext(parts.broker_id, voters, store.kraft_version, minimum)
+        return QuorumContext(
+            parts.broker_id, voters, parts.kraft_levels(), minimum, store.unready_voters
+        )
+
+    async def raise_kraft_version(self) -> None:
+        """Let the log name the voters from now on; ApiError, StoreFailed."""
+        store = self.store
+        asked = store.node.ask(RaiseKraftVersionRequest(store.identity.cluster_id), 0)
+        await asyncio.wait((asked,))
+        if asked.cancelled():
+            raise OutcomeUnknown("the leadership was lost while kraft.version was raised")
+        error = asked.result().answer.error
+        if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+        if error is not ErrorCode.NONE:
+            raise ApiError(error, "kraft.version is not raised: try again in a few seconds.")
 
     # Taking part
 
@@ -134,7 +150,7 @@ class QuorumParts:
         parts, quorum = self._parts, self._parts.settings.quorum
         if quorum.kind is not NodeKind.MEMBER or parts.channels is None:
             return
-        features = supported_features(self.store.image, self.store.kraft_version)
+        features = supported_features(self.store.image, parts.kraft_levels())
         registration = RegisteredController(
             parts.broker_id,
             random_uuid(parts.ports.random),

@@ -18,7 +18,7 @@ from moldau.cluster.kraft.control_records import (
     voters_in,
     voters_of,
 )
-from moldau.cluster.raft.requests import LeaderChange
+from moldau.cluster.raft.requests import LeaderChange, VotersChange
 from moldau.cluster.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.messages import control_records as stored
@@ -100,14 +100,19 @@ def test_a_leader_names_all_voters_and_those_that_granted():
 
 
 def test_another_voter_set_is_a_batch_of_its_own():
-    batch = voters_batch(THREE, 17, 4, 1_000)
-    header = parse_header(batch)
-    assert (header.base_offset, header.leader_epoch, header.count) == (17, 4, 1)
-    assert voters_in(batch) == (THREE, 17)
+    for states_version, count in ((False, 1), (True, 2)):
+        change = VotersChange(THREE, states_version)
+        batch = voters_batch(change, 17, 4, 1_000)
+        header = parse_header(batch)
+        assert (header.base_offset, header.leader_epoch, header.count) == (17, 4, count)
+        assert change.record_count == count
+        assert voters_in(batch) == (THREE, 16 + count)
 
 
 def test_a_batch_is_found_where_it_stands():
-    data = control_batch(ControlType.LEADER_CHANGE, b"", 0) + voters_batch(THREE, 1, 1, 0)
+    data = control_batch(ControlType.LEADER_CHANGE, b"", 0) + voters_batch(
+        VotersChange(THREE), 1, 1, 0
+    )
     assert voters_in(data) is None
     assert voters_in(data, next(iter_batches(data)).size) == (THREE, 1)
 
@@ -194,7 +199,7 @@ def test_a_control_batch_is_not_read_if_it_is_too_large(batch):
 def test_no_set_is_written_that_nobody_could_read():
     endpoints = tuple(VoterEndpoint(f"{number}", "h" * 100, 1) for number in range(700))
     with pytest.raises(InvariantViolated):
-        voters_batch(VoterSet((Voter(key(1), endpoints),)), 0, 1, 0)
+        voters_batch(VotersChange(VoterSet((Voter(key(1), endpoints),))), 0, 1, 0)
 
 
 texts = st.text(max_size=20)

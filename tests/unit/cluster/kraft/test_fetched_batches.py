@@ -17,7 +17,7 @@ from moldau.cluster.kraft.control_records import (
 )
 from moldau.cluster.kraft.fetched_batches import fetched_batches
 from moldau.cluster.kraft.peers import PeerUnavailable
-from moldau.cluster.raft.requests import LeaderChange
+from moldau.cluster.raft.requests import LeaderChange, VotersChange
 from moldau.records.batch import pack_batch, parse_header
 from moldau.records.builder import BatchBuilder
 from moldau.records.control import ControlType, control_batch
@@ -69,7 +69,14 @@ def test_another_epoch_begins_another_batch():
 def test_a_batch_with_voters_stands_alone():
     change = LeaderChange(1, THREE.keys, THREE.keys, THREE)
     begin = leader_change_batch(change, 30, 2, 0)
-    data = WHOLE + begin + batch(33, 2) + batch(35, 2) + voters_batch(TWO, 37, 2, 0) + batch(38, 2)
+    data = (
+        WHOLE
+        + begin
+        + batch(33, 2)
+        + batch(35, 2)
+        + voters_batch(VotersChange(TWO), 37, 2, 0)
+        + batch(38, 2)
+    )
     batches = fetched(data)
     assert [(one.base_offset, one.voters, one.voters_offset) for one in batches] == [
         (10, None, -1),
@@ -83,7 +90,7 @@ def test_a_batch_with_voters_stands_alone():
 
 
 def test_two_voter_sets_one_behind_the_other_are_both_told():
-    data = voters_batch(THREE, 5, 1, 0) + voters_batch(TWO, 6, 1, 0)
+    data = voters_batch(VotersChange(THREE), 5, 1, 0) + voters_batch(VotersChange(TWO), 6, 1, 0)
     assert [one.voters for one in fetched(data)] == [THREE, TWO]
 
 

@@ -8,6 +8,7 @@ from moldau.cluster.raft.effects import AppendAsLeader
 from moldau.cluster.raft.requests import (
     AddVoterRequest,
     EndQuorumEpochRequest,
+    RaiseKraftVersionRequest,
     RemoveVoterRequest,
     UpdateVoterRequest,
     VotersChange,
@@ -176,6 +177,56 @@ def test_voters_of_the_settings_do_not_change():
     assert remove(node, 2).error is ErrorCode.UNSUPPORTED_VERSION
     assert update(node, MOVED).error is ErrorCode.NONE
     assert node.life.log.end_offset == 1
+
+
+def raised(node):
+    return node.ask(RaiseKraftVersionRequest(CLUSTER))
+
+
+def tell(node, *voters):
+    """Let voters of the settings say which directories they have."""
+    for voter in voters:
+        assert update(node, Voter(key(voter))).error is ErrorCode.NONE
+
+
+def test_the_log_names_the_voters_of_the_settings_once_all_have_told():
+    node = RaftNode(is_static=True).become_leader().commit_all()
+    tell(node, 2)
+    assert raised(node).error is ErrorCode.INVALID_UPDATE_VERSION
+    tell(node, 3)
+    assert raised(node) is None
+    written = node.of(AppendAsLeader)[-1].content
+    assert written == VotersChange(voter_set(1, 2, 3), states_version=True)
+    assert node.life.log.end_offset == 3
+    assert node.life.voter_history.newest.offset == 2
+    assert set(node.state.replicas) == {key(2), key(3)}
+    node.fetch(2)
+    assert node.life.high_watermark == 3
+    assert node.answer_to("request 6").error is ErrorCode.NONE
+    assert raised(node).error is ErrorCode.NONE
+    assert node.life.log.end_offset == 3
+    assert remove(node, 3) is None
+    node.wait(2.9)  # check-quorum knows the voters by their new keys
+    node.fetch(2)
+    assert node.role is Role.LEADER
+
+
+def test_kraft_version_is_not_raised_over_a_voter_that_does_not_support_it():
+    node = RaftNode(is_static=True).become_leader().commit_all()
+    tell(node, 3)
+    assert update(node, Voter(key(2), kraft_versions=(0, 0))).error is ErrorCode.NONE
+    assert raised(node).error is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_kraft_version_is_not_raised_before_the_leader_has_committed():
+    node = RaftNode(is_static=True).become_leader()
+    tell(node, 2, 3)
+    assert raised(node).error is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_node_that_the_settings_do_not_name_tells_nothing():
+    node = leader(is_static=True)
+    assert update(node, Voter(key(4))).error is ErrorCode.VOTER_NOT_FOUND
 
 
 def test_only_the_leader_changes_voters():
