@@ -195,6 +195,8 @@ def _written_headers(headers: Iterable[RecordHeader]) -> bytes:
     written: list[bytes] = []
     count = 0
     for key, value in headers:
+        if type(value) is not bytes and value is not None and not isinstance(value, bytes):
+            raise TypeError(f"{value!r:.100} is no bytes")  # its len() may count wider items
         name = key.encode()
         written += (VARINT[len(name)], name, VARINT[-1 if value is None else len(value)])
         written.append(value or b"")

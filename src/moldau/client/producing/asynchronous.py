@@ -146,8 +146,7 @@ class AsyncProducer(ProducerFace[K, V]):
             return self._send_prepared(
                 ProducerRecord(topic, value, key, partition, timestamp_ms, header_pairs(headers))
             )
-        if headers:
-            headers = header_pairs(headers)
+        headers = header_pairs(headers) if headers else ()
         delivery = self._put(topic, key, value, partition, timestamp_ms, headers)
         if delivery is None:
             self._restless = True

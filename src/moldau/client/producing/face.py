@@ -7,7 +7,7 @@ serializers, a partitioner of the user's own.
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-Headers = Sequence[Header] | Mapping[str, bytes | None]
+Headers = Iterable[Header] | Mapping[str, bytes | None]
 
 STOPPED_PATIENCE_S: Final = 1.0
 """How long a block that was cancelled, or left by Ctrl-C, waits for what was sent in it: enough for
@@ -176,7 +176,10 @@ class ProducerFace(OneClient, Generic[K, V]):
             raise ClientClosed("the producer has been closed")
 
     def _intercepted(self, record: ProducerRecord[K, V]) -> ProducerRecord[K, V]:
-        return self._interceptors.changed("on_send", record, ProducerRecord)
+        changed = self._interceptors.changed("on_send", record, ProducerRecord)
+        if changed is not record:
+            changed = changed._replace(headers=header_pairs(changed.headers))
+        return changed
 
     def _prepared(
         self, record: ProducerRecord[K, V], cluster: PartitionedCluster | None
@@ -256,9 +259,16 @@ def patience_after(error: type[BaseException] | None) -> float | None:
     return STOPPED_PATIENCE_S if is_stopped else None
 
 
-def header_pairs(headers: Headers) -> Sequence[Header]:
-    """Take headers also as a mapping."""
-    return tuple(headers.items()) if isinstance(headers, Mapping) else headers
+def header_pairs(headers: Any) -> Any:
+    """Take headers also as a mapping, or as what can be walked once: they are walked again.
+
+    What is none of these is left to be refused with the record.
+    """
+    if headers is None or isinstance(headers, (list, tuple)):
+        return headers or ()
+    if isinstance(headers, Mapping):
+        return tuple(headers.items())
+    return tuple(headers) if isinstance(headers, Iterable) else headers
 
 
 def each_record(records: Iterable[R]) -> Iterator[R]:

@@ -70,10 +70,18 @@ class Outbox(Generic[D]):
     ) -> D | None:
         """Put a record into a batch; None if its topic, or partition, is not known.
 
-        Nothing is checked before it fails: the types are what users gave. A wrong timestamp would
-        only be noticed when the batch is sealed, when it takes all others of the batch with it.
+        Little is checked before it fails: the types are what users gave. A wrong timestamp would
+        only be noticed when the batch is sealed, when it takes all others of the batch with it; and
+        what is no bytes, but can be joined to some, may have another length than its len() tells.
         """
         try:
+            is_usual = (
+                type(value) is bytes
+                and (key is None or type(key) is bytes)
+                and (partition is None or type(partition) is int)
+            )
+            if not is_usual and not _is_writable(key, value, partition):
+                raise TypeError("of a type that is not written as it is")
             queues = self._topics.get(topic)
             if queues is None:
                 self._check_open()
@@ -100,7 +108,7 @@ class Outbox(Generic[D]):
         except (TypeError, AttributeError, ValueError) as error:
             check_target(topic, partition)
             check_bytes(key, value, headers)
-            if _is_plain(key, value, headers):
+            if _are_plain(key, value, headers):
                 raise SerializationFailed(f"the record cannot be written: {error}") from error
         # A bytearray has no hash and compiled code takes nothing but bytes; few records have any.
         key, value, headers = plain_fields(key, value, headers)
@@ -228,15 +236,28 @@ def check_bytes(key: object, value: object, headers: Any) -> None:
                 f"the {name} is of type {type(given).__name__}, not bytes",
                 advice=f"Set {name}_serializer, for instance to str.encode.",
             )
+    if not isinstance(headers, (list, tuple)):
+        raise _no_header(headers)
+    for pair in headers:
+        if not _is_header(pair):
+            raise _no_header(pair)
+
+
+def _no_header(given: object) -> SerializationFailed:
+    return SerializationFailed(
+        f"{given!r:.100} is not a header",
+        advice="Headers are pairs of a str, in UTF-8, and bytes or None.",
+    )
+
+
+def _is_header(pair: object) -> bool:
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not isinstance(pair[0], str):
+        return False
     try:
-        wrong = [name for name, given in headers if type(name) is not str or not _is_bytes(given)]
-    except (TypeError, ValueError):
-        wrong = [headers]
-    if wrong:
-        raise SerializationFailed(
-            f"{wrong[0]!r:.100} is not a header",
-            advice="Headers are pairs of a str and bytes or None.",
-        )
+        pair[0].encode()
+    except UnicodeEncodeError:
+        return False
+    return _is_bytes(pair[1])
 
 
 def _is_bytes(given: object) -> bool:
@@ -255,14 +276,20 @@ def _as_bytes(given: bytes | bytearray | memoryview | None) -> bytes | None:
     return None if given is None else bytes(given)
 
 
-def _is_plain(key: object, value: object, headers: Any) -> bool:
+def _are_plain(key: object, value: object, headers: Any) -> bool:
     """Tell whether a record that was checked has bytes and tuples only."""
-    if type(headers) is not list and type(headers) is not tuple:
-        return False
     contents = [key, value, *[content for _, content in headers]]
-    return all(type(pair) is tuple for pair in headers) and all(
-        one is None or isinstance(one, bytes) for one in contents
-    )
+    return all(type(pair) is tuple for pair in headers) and all(map(_is_plain, contents))
+
+
+def _is_writable(key: object, value: object, partition: object) -> bool:
+    """Tell whether a record of unusual types is written as it is: by subclasses, or by None."""
+    is_number = isinstance(partition, int) and not isinstance(partition, bool)
+    return _is_plain(key) and _is_plain(value) and (partition is None or is_number)
+
+
+def _is_plain(given: object) -> bool:
+    return given is None or isinstance(given, bytes)
 
 
 def _nothing() -> None:

@@ -212,8 +212,7 @@ class Producer(ProducerFace[K, V]):
             return self._send_prepared(
                 ProducerRecord(topic, value, key, partition, timestamp_ms, header_pairs(headers))
             )
-        if headers:
-            headers = header_pairs(headers)
+        headers = header_pairs(headers) if headers else ()
         core = self._core
         if core is not None:
             try:

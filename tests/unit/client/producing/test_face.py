@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import array
+from enum import StrEnum
+
 import pytest
 
 from kits.faulty_log import Fault, FaultyLog
 from kits.leaks import run_without_leaks
 from moldau.base.errors import ConfigError
+from moldau.client.errors import SerializationFailed
 from moldau.client.producer import AsyncProducer, Producer, ProducerRecord
 from moldau.client.producing.partitioners import RoundRobinPartitioner
 from moldau.engine.murmur2 import partition_for_key
@@ -81,6 +85,92 @@ def test_values_and_headers_of_another_kind_are_written_as_bytes(kind):
         assert log.headers == [[("a", b"1"), ("b", None)]] * 2
 
     run_without_leaks(scenario())
+
+
+WIDE = array.array("i", [1, 2])
+GAPS = memoryview(b"a-b-c-")[::2]
+
+
+@pytest.mark.parametrize(
+    ("given", "written"), [(memoryview(WIDE), WIDE.tobytes()), (GAPS, b"abc"), (None, None)]
+)
+def test_a_view_is_written_whole_however_wide_its_items_are(given, written):
+    async def scenario():
+        async with (
+            FaultyLog(1, lambda: Fault.NONE) as broker,
+            AsyncProducer(broker.address) as producer,
+        ):
+            for _ in ("parked", "put"):
+                await producer.send("t", given, partition=0, headers=[("a", given)])
+                await producer.send("t", b"v", given, partition=0)
+        (log,) = broker.logs
+        assert log.values == [written, b"v"] * 2
+        assert log.headers[::2] == [[("a", written)]] * 2
+
+    run_without_leaks(scenario())
+
+
+class Name(StrEnum):
+    A = "a"
+
+
+ONCE = {
+    "a generator": lambda: (pair for pair in [("a", b"1")]),
+    "a mapping": lambda: {"a": b"1"},
+    "an enum": lambda: [(Name.A, b"1")],
+}
+
+
+@pytest.mark.parametrize("make", ONCE.values(), ids=ONCE.keys())
+@pytest.mark.parametrize("value", [b"v", bytearray(b"v")], ids=["bytes", "other bytes"])
+def test_headers_that_can_be_walked_once_are_written(value, make):
+    class Remaking:
+        def on_send(self, record):
+            return record._replace(headers=make())
+
+    async def scenario():
+        async with FaultyLog(1, lambda: Fault.NONE) as broker:
+            async with AsyncProducer(broker.address) as producer:
+                for _ in ("parked", "put"):
+                    await producer.send("t", value, headers=make())
+                await producer.send_many("t", [ProducerRecord("t", value, headers=make())])
+            async with AsyncProducer(broker.address, interceptor_classes=[Remaking()]) as producer:
+                await producer.send("t", value)
+        (log,) = broker.logs
+        assert log.headers == [[("a", b"1")]] * 4
+
+    run_without_leaks(scenario())
+
+
+def test_nothing_for_headers_is_none():
+    async def work(producer):
+        for _ in ("parked", "put"):
+            await producer.send("t", b"v", headers=None)
+
+    scenario_of(work)
+
+
+NO_BYTES = (WIDE, "text", 5, [b"x"])
+NO_HEADERS = (
+    5, "ab", ["ab"], [("a",)], [iter(("a", b"1"))], [(b"a", b"1")], [("\ud800", b"1")], {"a": "1"},
+    *([("a", given)] for given in NO_BYTES),
+)  # fmt: skip
+
+
+def test_what_is_neither_bytes_nor_a_header_is_refused_whether_the_topic_is_known_or_not():
+    async def work(producer):
+        for _ in ("parked", "put"):
+            for given in NO_BYTES:
+                with pytest.raises(SerializationFailed, match="the value is of type"):
+                    producer.send("t", given)
+                with pytest.raises(SerializationFailed, match="the key is of type"):
+                    producer.send("t", b"v", given, partition=0)
+            for given in NO_HEADERS:
+                with pytest.raises(SerializationFailed, match="is not a header"):
+                    producer.send("t", b"v", headers=given)
+            await producer.send("t", b"v")
+
+    scenario_of(work)
 
 
 def test_send_many_refuses_a_record_of_another_topic():
