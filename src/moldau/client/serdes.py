@@ -60,15 +60,42 @@ class Serde(NamedTuple):
 
     write: Callable[[Any], bytes]
     read: Callable[[bytes], Any]
+    takes: str = ""
+    """What `write` raises TypeError for the lack of, where the error does not say it better."""
+
+
+def _only(kinds: type | tuple[type, ...], write: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """Refuse what is of another type, where writing it would make bytes nobody meant."""
+
+    def checked(value: Any) -> bytes:
+        if not isinstance(value, kinds):
+            raise TypeError
+        return write(value)
+
+    return checked
+
+
+def _bytes() -> Serde:
+    # bytes(5) is five zeros, and bytes([5]) one five.
+    return Serde(_only((bytes, bytearray, memoryview), bytes), bytes, "bytes")
+
+
+def _string() -> Serde:
+    return Serde(str.encode, bytes.decode, "str")
 
 
 def _number(form: str) -> Serde:
     packed = struct.Struct(form)
 
+    def write(value: Any) -> bytes:
+        if isinstance(value, bool):  # which is a number to `struct`
+            raise TypeError
+        return packed.pack(value)
+
     def read(data: bytes) -> Any:
         return packed.unpack(data)[0]
 
-    return Serde(packed.pack, read)
+    return Serde(write, read, "numbers")
 
 
 def _boolean() -> Serde:
@@ -77,27 +104,30 @@ def _boolean() -> Serde:
             raise ValueError(f"a boolean is one byte, 0 or 1, not {data[:8]!r}")
         return data == b"\x01"
 
-    return Serde(lambda value: b"\x01" if value else b"\x00", read)
+    return Serde(_only(bool, lambda value: b"\x01" if value else b"\x00"), read, "bool")
 
 
 def _uuid() -> Serde:
     from uuid import UUID  # noqa: PLC0415 - only who names this form pays for its module
 
-    return Serde(lambda value: str(value).encode(), lambda data: UUID(data.decode()))
+    write = _only(UUID, lambda value: str(value).encode())
+    return Serde(write, lambda data: UUID(data.decode()), "UUID")
 
 
 def _json() -> Serde:
     import json  # noqa: PLC0415 - only who names this form pays for its module
 
     def write(value: Any) -> bytes:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        # Not a number is no JSON either: others could not read it.
+        made = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return made.encode()
 
     return Serde(write, json.loads)
 
 
 BUILT_IN: Final[Mapping[str, Callable[[], Serde]]] = {
-    "bytes": lambda: Serde(bytes, bytes),
-    "string": lambda: Serde(str.encode, bytes.decode),
+    "bytes": _bytes,
+    "string": _string,
     "short": lambda: _number(">h"),
     "integer": lambda: _number(">i"),
     "long": lambda: _number(">q"),
@@ -141,9 +171,11 @@ def serialize_with(given: AnySerializer) -> Serialize | None:
     if given is None:
         return None
     name = _name(given, "serializer")
+    takes = ""
     if isinstance(given, str):
-        given = built_in(given).write
-    method = getattr(given, "serialize", None)
+        form = built_in(given)
+        given, takes = form.write, form.takes
+    method = _method(given, "serialize")
     if method is not None:
         return _checked(method, name)
     if not callable(given):
@@ -156,6 +188,10 @@ def serialize_with(given: AnySerializer) -> Serialize | None:
         try:
             return plain(value)
         except Exception as error:
+            if takes and isinstance(error, TypeError):
+                raise SerializationFailed(
+                    f"{name} is for {takes}, not for {type(value).__name__}: {value!r:.100}"
+                ) from error
             raise _failed(name, value, error) from error
 
     return serialize
@@ -168,7 +204,7 @@ def deserialize_with(given: AnyDeserializer) -> Deserialize | None:
     name = _name(given, "deserializer")
     if isinstance(given, str):
         given = built_in(given).read
-    method = getattr(given, "deserialize", None)
+    method = _method(given, "deserialize")
     if method is not None:
         return _checked(method, name)
     if not callable(given):
@@ -184,6 +220,15 @@ def deserialize_with(given: AnyDeserializer) -> Deserialize | None:
             raise _failed(name, data, error) from error
 
     return deserialize
+
+
+def _method(given: object, name: str) -> Callable[[str, Any], Any] | None:
+    """Return what an object does the work with; ConfigError for a class, which cannot."""
+    method: Callable[[str, Any], Any] | None = getattr(given, name, None)
+    if method is not None and isinstance(given, type):
+        called = given.__qualname__
+        raise ConfigError(f"{called} is a class, and an object is needed: {called}()")
+    return method
 
 
 def _checked(method: Callable[[str, Any], Any], name: str) -> Callable[[str, Any], Any]:

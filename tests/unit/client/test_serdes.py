@@ -7,7 +7,9 @@ import uuid
 import pytest
 
 from moldau.base.errors import ConfigError
+from moldau.client.consumer import Consumer
 from moldau.client.errors import SerializationFailed
+from moldau.client.producer import Producer
 from moldau.client.serdes import (
     BUILT_IN,
     close,
@@ -79,6 +81,48 @@ def test_a_failure_is_named_with_its_cause(maker, given):
     assert caught.value.__cause__ is not None
     with pytest.raises(ConfigError):
         maker(7)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("str", b"x", "the str serializer is for str, not for bytes: b'x'"),
+        ("string", 5, "the string serializer is for str, not for int: 5"),
+        ("bytes", 5, "is for bytes, not for int"),
+        ("bytes", [5], "is for bytes, not for list"),
+        ("bytes", "x", "is for bytes, not for str"),
+        ("short", True, "is for numbers, not for bool"),
+        ("long", "5", "the long serializer failed on a str: "),
+        ("integer", 1.5, "the integer serializer failed on a float: "),
+        ("double", False, "is for numbers, not for bool"),
+        ("boolean", "false", "is for bool, not for str"),
+        ("boolean", 1, "is for bool, not for int"),
+        ("uuid", "5", "is for UUID, not for str"),
+        ("json", float("nan"), "the json serializer failed on a float: "),
+    ],
+)
+def test_what_a_built_in_form_is_not_for_is_refused(name, given, said):
+    with pytest.raises(SerializationFailed, match=said):
+        serialize_with(name)("t", given)
+
+
+def test_a_class_is_no_serializer():
+    class Own:
+        def serialize(self, topic, data):
+            """Never called."""
+
+        def deserialize(self, topic, data):
+            """Never called."""
+
+        def configure(self, configs, is_key):
+            """Never called."""
+
+    for make in (
+        lambda: Producer(key_serializer=Own),
+        lambda: Consumer(value_deserializer=Own),
+    ):
+        with pytest.raises(ConfigError, match=r"Own is a class, .*Own\(\)"):
+            make()
 
 
 def test_a_failure_names_the_form_as_the_user_did_and_the_reason():

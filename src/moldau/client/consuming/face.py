@@ -126,13 +126,13 @@ class ConsumerFace(OneClient, Generic[K_co, V_co]):
         self._topics = _checked_topics(values["topics"])
         self._subscription = Subscription()
         self._deserializers = (values["key_deserializer"], values["value_deserializer"])
-        for given, is_key in zip(self._deserializers, (True, False), strict=True):
-            configure(given, values, is_key=is_key)
         self._rules = DecodingRules(
             values["check_crcs"],
             self._settings.isolation_level is IsolationLevel.READ_COMMITTED,
             *(deserialize_with(given) for given in self._deserializers),
         )
+        for given, is_key in zip(self._deserializers, (True, False), strict=True):
+            configure(given, values, is_key=is_key)
         self._interceptors = InterceptorChain(values["interceptor_classes"], values)
         self._is_closing = False
         """No more records are handed out; a listener told of the end may still commit."""

@@ -145,10 +145,10 @@ class ProducerFace(OneClient, Generic[K, V]):
         self._settings = pick(ProducerSettings, values)
         self._ports = _ports or system_ports(self._connection_settings)
         self._serializers = (key_serializer, value_serializer)
-        for given, is_key in ((key_serializer, True), (value_serializer, False)):
-            configure(given, values, is_key=is_key)
         self._serialize_key = serialize_with(key_serializer)
         self._serialize_value = serialize_with(value_serializer)
+        for given, is_key in ((key_serializer, True), (value_serializer, False)):
+            configure(given, values, is_key=is_key)
         self._partitioner = _partitioner(partitioner_class, self._ports)
         if self._partitioner is not None:
             self._partitioner.configure(values)
