@@ -157,8 +157,8 @@ class AsyncProducer(ProducerFace[K, V]):
     def _send_prepared(self, record: ProducerRecord[K, V]) -> AsyncDelivery:
         core = self._started()
         record = self._intercepted(record)
-        check_target(record.topic, record.partition)
         try:
+            check_target(record.topic, record.partition)
             outbox = core.outbox
             known = outbox.knows(record.topic)
             prepared = self._prepared(record, core.view if known else None)

@@ -18,6 +18,7 @@ from moldau.client.errors import ClientClosed, ClientError, InvalidArgument, Ser
 from moldau.client.interceptors import InterceptorChain, ProducerInterceptor
 from moldau.client.producer_settings import ProducerSettings
 from moldau.client.producing.deliveries import Sent, error_of, watch_delivery
+from moldau.client.producing.outbox import check_bytes, plain_fields
 from moldau.client.producing.partitioners import (
     AnyPartitioner,
     ConsistentRandomPartitioner,
@@ -208,6 +209,11 @@ class ProducerFace(OneClient, Generic[K, V]):
     ) -> int:
         assert self._partitioner is not None
         topic, value, key = record[:3]
+        if (key_bytes is not None and type(key_bytes) is not bytes) or (
+            value_bytes is not None and type(value_bytes) is not bytes
+        ):
+            check_bytes(key_bytes, value_bytes, ())
+            key_bytes, value_bytes, _ = plain_fields(key_bytes, value_bytes, ())
         try:
             partition = self._partitioner.partition(
                 topic, key, key_bytes, value, value_bytes, cluster
@@ -216,11 +222,12 @@ class ProducerFace(OneClient, Generic[K, V]):
             raise
         except Exception as error:
             raise SerializationFailed(
-                f"the partitioner failed: {error!r}", advice="Its traceback is in __cause__."
+                f"the partitioner failed: {error!r:.300}", advice="Its traceback is in __cause__."
             ) from error
-        if not isinstance(partition, int) or partition < 0:
+        if not isinstance(partition, int) or isinstance(partition, bool) or partition < 0:
             raise SerializationFailed(
-                f"the partitioner chose {partition!r}", advice="A partition is an int from 0 on."
+                f"the partitioner chose {partition!r:.100}",
+                advice="A partition is an int from 0 on.",
             )
         return partition
 

@@ -15,6 +15,7 @@ from moldau.base.clock import Clock
 from moldau.client.errors import (
     BufferFull,
     ClientError,
+    InvalidArgument,
     SerializationFailed,
     UnknownTopicOrPartition,
 )
@@ -178,12 +179,22 @@ class Outbox(Generic[D]):
         return name in self._known
 
     def partition_count(self, topic: str) -> int:
-        """Return how many partitions a known topic has: for partitioners."""
-        return self._known[topic].partition_count
+        """Return how many partitions a topic has, as was learned last: for partitioners."""
+        return self._learned(topic).partition_count
 
     def available_partitions(self, topic: str) -> Sequence[int]:
-        """Return the partitions of a known topic that have a leader, all if none has."""
-        return [queue.partition for queue in self._known[topic].available]
+        """Return the partitions of a topic that have a leader, all if none has."""
+        return [queue.partition for queue in self._learned(topic).available]
+
+    def _learned(self, topic: str) -> TopicQueues:
+        """Find a topic that is known, or was: it may be closed while a partitioner is asked."""
+        queues = self._accumulator.topics.get(topic)
+        if queues is None:
+            raise InvalidArgument(
+                f"nothing is known of topic {topic!r:.100}",
+                advice="A partitioner can ask about topics that records were sent to.",
+            )
+        return queues
 
     def refuse(self, error: ClientError) -> None:
         """Take nothing: every `send` raises this."""

@@ -237,9 +237,9 @@ class Producer(ProducerFace[K, V]):
 
     def _send_prepared(self, record: ProducerRecord[K, V]) -> Delivery:
         record = self._intercepted(record)
-        check_target(record.topic, record.partition)
         deadline = self._deadline()
         try:
+            check_target(record.topic, record.partition)
             core, portal = self._running()
             known = core.outbox.knows(record.topic)
             if self._partitioner is not None and not known and not portal.is_own_thread:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import array
 import random
 from types import NoneType
 
 import pytest
 
 from moldau import Producer
+from moldau.client.errors import InvalidArgument, SerializationFailed
+from moldau.client.producing.face import PARTITIONERS
 from moldau.client.producing.partitioners import (
     ConsistentRandomPartitioner,
     KeyedRoundRobinPartitioner,
@@ -103,6 +106,39 @@ def test_keys_go_where_librdkafka_puts_them():
 )
 def test_each_is_chosen_by_name(name, kind):
     assert type(Producer(partitioner_class=name)._partitioner) is kind
+
+
+@pytest.mark.parametrize("name", PARTITIONERS)
+def test_each_is_given_bytes_and_says_what_is_none(name):
+    with (
+        TestBroker(topics={"t": 3}) as broker,
+        Producer(broker.bootstrap_servers, partitioner_class=name, linger_ms=0) as producer,
+    ):
+        wide = memoryview(array.array("i", [1, 2]))
+        chosen = {
+            producer.send("t", b"v", key).result(20).partition
+            for key in (wide.tobytes(), bytearray(wide), wide)
+        }
+        assert len(chosen) == 1 or name == "round_robin"
+        with pytest.raises(SerializationFailed, match="the key is of type str, not bytes"):
+            producer.send("t", b"v", "text")
+
+
+def test_a_partitioner_that_asks_about_a_strange_topic_is_told_so():
+    def partition(topic, key, key_bytes, value, value_bytes, cluster):
+        return cluster.partition_count(value.decode()) - 1
+
+    with (
+        TestBroker(topics={"t": 3, "u": 1}) as broker,
+        Producer(broker.bootstrap_servers, partitioner_class=partition, linger_ms=0) as producer,
+    ):
+        with pytest.raises(InvalidArgument, match="nothing is known of topic 'u'"):
+            producer.send("t", b"u")
+        assert producer.send("t", b"t").result(20).partition == 2
+        producer.send("u", b"u").result(20)
+        # Idle topics are closed at any time, perhaps while a partitioner is being asked.
+        producer._core.outbox.close_topic("u")
+        assert producer.send("t", b"u").result(20).partition == 0
 
 
 def test_a_function_sees_leaders_and_racks_and_cannot_change_anything():
