@@ -13,7 +13,7 @@ from typing import Any, Final
 from moldau.base.errors import ConfigError
 from moldau.base.tuples import NamedTuple
 from moldau.client.statistics import StatsCallback, check_callback
-from moldau.engine.settings import IsolationLevel, Settings, at_least
+from moldau.engine.settings import INT64_MAX, IsolationLevel, Settings, at_least
 
 _DURATION: Final = (
     r"P(?:(?P<days>\d+)D)?"
@@ -105,6 +105,8 @@ class ConsumerSettings(Settings):
         check_callback(self.stats_callback)
         for name, least in _LEAST.items():
             at_least(least, name, getattr(self, name))
+        for name, least in (("statistics_interval_ms", 0), ("prefetch_max_bytes", 1)):
+            at_least(least, name, getattr(self, name), most=INT64_MAX)
         if self.group_protocol.lower() != "classic":
             raise ConfigError(
                 f"group_protocol={self.group_protocol!r} is not supported yet: classic is"
@@ -130,7 +132,6 @@ _LEAST: Final = {
     "fetch_max_bytes": 0,
     "max_partition_fetch_bytes": 0,
     "max_poll_records": 1,
-    "prefetch_max_bytes": 1,
     "default_api_timeout_ms": 0,
 }
 """The smallest value of each number that makes sense, as Kafka's own checks have it."""

@@ -6,9 +6,8 @@ from functools import cached_property
 from typing import Final
 
 from moldau.base.errors import ConfigError
-from moldau.client.settings import INT32_MAX
 from moldau.client.statistics import StatsCallback, check_callback
-from moldau.engine.settings import Settings, at_least, one_of
+from moldau.engine.settings import INT32_MAX, INT64_MAX, Settings, at_least, one_of
 from moldau.records.compression import Codec
 
 ACKS: Final = {"all": -1, "-1": -1, -1: -1, "1": 1, 1: 1, "0": 0, 0: 0}
@@ -77,7 +76,7 @@ class ProducerSettings(Settings):
 
     def check(self) -> None:
         """Refuse what cannot be, and what excludes each other."""
-        if self.acks not in ACKS:
+        if type(self.acks) not in (str, int) or self.acks not in ACKS:  # True is 1 to a dict
             raise ConfigError(f"acks={self.acks!r} is not one of all, 1, 0")
         check_callback(self.stats_callback)
         self._check_numbers()
@@ -92,23 +91,23 @@ class ProducerSettings(Settings):
             )
 
     def _check_numbers(self) -> None:
-        for name in (
-            "batch_size",
-            "linger_ms",
-            "max_block_ms",
-            "retries",
-            "delivery_timeout_ms",
-            "partitioner_availability_timeout_ms",
-        ):
+        for name in ("batch_size", "retries", "delivery_timeout_ms"):
             at_least(0, name, getattr(self, name))
         for name in (
-            "buffer_memory",
+            "linger_ms",
+            "max_block_ms",
+            "partitioner_availability_timeout_ms",
+            "statistics_interval_ms",
+        ):
+            at_least(0, name, getattr(self, name), most=INT64_MAX)
+        for name in (
             "max_request_size",
             "max_in_flight_requests_per_connection",
             "transaction_timeout_ms",
         ):
             at_least(1, name, getattr(self, name))
-        at_least(IDLE_MIN_MS, "metadata_max_idle_ms", self.metadata_max_idle_ms)
+        at_least(1, "buffer_memory", self.buffer_memory, most=INT64_MAX)
+        at_least(IDLE_MIN_MS, "metadata_max_idle_ms", self.metadata_max_idle_ms, most=INT64_MAX)
 
     def _is_idempotent(self) -> bool:
         """Decide on idempotence; ConfigError if it is asked for and another setting excludes it."""
@@ -119,6 +118,8 @@ class ProducerSettings(Settings):
             f"max_in_flight_requests_per_connection above {IDEMPOTENT_IN_FLIGHT_MAX}": many,
         }
         against = [reason for reason, applies in reasons.items() if applies]
+        if self.transactional_id == "":
+            raise ConfigError("transactional_id is a name; leave it out for no transactions")
         if self.transactional_id is not None:
             if self.enable_idempotence is False:
                 against.append("enable_idempotence=False")

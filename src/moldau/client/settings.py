@@ -36,8 +36,6 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-INT32_MAX = 2**31 - 1
-
 IGNORED: Mapping[str, str] = {
     "auto.include.jmx.reporter": "there is no JMX in Python",
     "metric.reporters": "metrics are read with metrics()",

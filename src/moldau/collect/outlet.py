@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from moldau.client.errors import BufferFull, ClientError
 from moldau.client.producer import AsyncProducer
-from moldau.client.settings import INT32_MAX
 from moldau.collect.complaints import Complaints
+from moldau.engine.settings import INT32_MAX
 
 SETTINGS: Final[Mapping[str, Any]] = {
     "delivery.timeout.ms": INT32_MAX,

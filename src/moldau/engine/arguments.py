@@ -43,6 +43,13 @@ def check_number(name: str, given: object) -> None:
         raise InvalidArgument(f"{name}={given!r:.100} is not a number")
 
 
+def check_timeout(name: str, given: object) -> None:
+    """Refuse what is no time to wait: to other clients a negative one means without end."""
+    check_number(name, given)
+    if typing.cast("float", given) < 0:
+        raise InvalidArgument(f"{name}={given!r} is below 0")
+
+
 def check_function(name: str, given: object) -> None:
     """Refuse what cannot be called."""
     if not callable(given):

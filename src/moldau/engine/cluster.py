@@ -21,7 +21,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from moldau.base.network import Address
-from moldau.engine.arguments import check_number
+from moldau.engine.arguments import check_timeout
 from moldau.engine.background import Crashed, in_background
 from moldau.engine.backoff import Backoff
 from moldau.engine.broker_errors import RequestTimedOut, UnknownTopicOrPartition, broker_error
@@ -199,7 +199,7 @@ class Cluster:
 
     def deadline(self, timeout_ms: float) -> float:
         """Return the moment this many milliseconds from now, as deadlines are given here."""
-        check_number("timeout_ms", timeout_ms)
+        check_timeout("timeout_ms", timeout_ms)
         return self.ports.clock.monotonic() + timeout_ms / 1000
 
     # Metadata

@@ -157,7 +157,8 @@ class ClientConnection:
     def __init__(self, settings: ConnectionSettings) -> None:
         self._client_id = settings.client_id
         self._request_timeout_s = settings.request_timeout_ms / 1000
-        self._idle_s = settings.connections_max_idle_ms / 1000
+        idle_ms = settings.connections_max_idle_ms
+        self._idle_s = idle_ms / 1000 if idle_ms >= 0 else math.inf
         self._loop = asyncio.get_running_loop()
         self._stream: Stream | None = None
         self._lost: ClientError | None = None

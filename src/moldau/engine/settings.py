@@ -22,6 +22,10 @@ S = TypeVar("S", bound="Settings")
 Servers = str | Sequence[str | tuple[str, int]]
 """`host:port` pairs, in one text with commas or one by one."""
 
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+"""What Kafka's settings may be: most numbers of them travel, or are sizes of what travels."""
+
 DEFAULT_SERVERS = "localhost:9092"
 DEFAULT_PORT = 9092
 
@@ -77,13 +81,15 @@ def pick(settings: type[S], values: Mapping[str, Any]) -> S:
     return settings(**{name: values[name] for name in settings.__annotations__ if name in values})
 
 
-def at_least(minimum: float, name: str, value: float) -> None:
-    """Refuse a number below the least that makes sense."""
+def at_least(minimum: float, name: str, value: float, *, most: int = INT32_MAX) -> None:
+    """Refuse a number below the least that makes sense, or above the most that Kafka takes."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_number or (isinstance(value, float) and math.isnan(value)):
         raise ConfigError(f"{name}={value!r} is not a number")
     if value < minimum:
         raise ConfigError(f"{name}={value!r} is below {minimum}")
+    if value > most:
+        raise ConfigError(f"{name}={value!r:.100} is above {most}")
 
 
 def one_of(choices: Sequence[object], name: str, value: object) -> None:
@@ -120,7 +126,8 @@ class ConnectionSettings(Settings):
     metadata_recovery_rebootstrap_trigger_ms: int = 300_000
     """For how long refreshing may fail before the known brokers are given up (KIP-1102)."""
     connections_max_idle_ms: int = 540_000
-    """Below the broker's ten minutes, so that the client closes first and loses no request."""
+    """Below the broker's ten minutes, so that the client closes first and loses no request; -1 for
+    never."""
     receive_buffer_bytes: int = 65_536
     send_buffer_bytes: int = 131_072
     """Sizes of the socket's buffers; -1 leaves them to the kernel."""
@@ -140,12 +147,15 @@ class ConnectionSettings(Settings):
     def check(self) -> None:
         """Refuse what cannot be, and what is not supported."""
         parse_servers(self.bootstrap_servers)
+        at_least(0, "request_timeout_ms", self.request_timeout_ms)
         for name in _NOT_NEGATIVE:
-            at_least(0, name, getattr(self, name))
+            at_least(0, name, getattr(self, name), most=INT64_MAX)
+        at_least(-1, "connections_max_idle_ms", self.connections_max_idle_ms, most=INT64_MAX)
         at_least(-1, "receive_buffer_bytes", self.receive_buffer_bytes)
         at_least(-1, "send_buffer_bytes", self.send_buffer_bytes)
         one_of(("rebootstrap", "none"), "metadata_recovery_strategy",
                self.metadata_recovery_strategy)  # fmt: skip
+        _check_ceilings(self.version_ceilings)
         if self.client_dns_lookup != "use_all_dns_ips":
             raise ConfigError(
                 f"client_dns_lookup={self.client_dns_lookup!r} is not supported: every address of a"
@@ -161,7 +171,6 @@ _NOT_NEGATIVE: Final = (
     "bootstrap_timeout_ms",
     "socket_connection_setup_timeout_ms",
     "socket_connection_setup_timeout_max_ms",
-    "request_timeout_ms",
     "reconnect_backoff_ms",
     "reconnect_backoff_max_ms",
     "retry_backoff_ms",
@@ -169,6 +178,13 @@ _NOT_NEGATIVE: Final = (
     "metadata_max_age_ms",
     "metadata_recovery_rebootstrap_trigger_ms",
 )
+
+
+def _check_ceilings(given: object) -> None:
+    if not isinstance(given, Mapping) or not all(
+        type(number) is int for pair in given.items() for number in pair
+    ):
+        raise ConfigError(f"version_ceilings={given!r:.100} is not a dict of ints by ints")
 
 
 def parse_servers(servers: Servers) -> tuple[Address, ...]:
@@ -185,7 +201,10 @@ def parse_servers(servers: Servers) -> tuple[Address, ...]:
 
 def _address(given: str | tuple[str, int]) -> Address:
     if not isinstance(given, str):
-        return Address(*given)
+        match given:
+            case (str(host), int(number)) if host and 0 < number < 65536 and number is not True:
+                return Address(host, number)
+        raise ConfigError(f"bootstrap_servers: {given!r:.100} is not host:port")
     text = given.strip().removeprefix("PLAINTEXT://")
     if text.startswith("["):
         host, _, rest = text[1:].partition("]")

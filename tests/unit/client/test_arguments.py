@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 
@@ -12,7 +13,8 @@ from kits.scripted_log import TOPIC, ScriptedLog
 from moldau.base.errors import ConfigError
 from moldau.client.admin import Admin, AsyncAdmin
 from moldau.client.administration.configs import ConfigResource
-from moldau.client.consumer import AsyncConsumer, Consumer
+from moldau.client.consumer import AsyncConsumer, Consumer, RebalanceListener
+from moldau.client.consuming.coordination import GroupMetadata
 from moldau.client.errors import (
     ClientError,
     InvalidArgument,
@@ -22,6 +24,7 @@ from moldau.client.errors import (
 )
 from moldau.client.producer import AsyncProducer, Producer
 from moldau.client.records import OffsetAndMetadata
+from moldau.testing import TestBroker
 
 PLACE = (TOPIC, 0)
 LONG = "x" * 40_000
@@ -36,6 +39,7 @@ NO_RECORDS = [
     (lambda producer, topic: producer.send(topic, b"v", partition="0"), "partition='0' is not"),
     (lambda producer, topic: producer.send(topic, b"v", partition=0.0), r"partition=0\.0 is not"),
     (lambda producer, topic: producer.send("new", b"v", partition="0"), "partition='0' is not"),
+    (lambda producer, topic: producer.send(topic, b"v", partition=False), "partition=False is not"),
 ]
 
 
@@ -79,6 +83,10 @@ def test_one_value_is_not_taken_for_many():
     run_without_leaks(scenario())
 
 
+def first_of(batches):
+    return anext(batches) if hasattr(batches, "__anext__") else next(batches)
+
+
 CALLS = {
     "seek": lambda consumer: consumer.seek(PLACE, "5"),
     "seek to half": lambda consumer: consumer.seek(PLACE, 0.5),
@@ -88,6 +96,7 @@ CALLS = {
     "seek in no partition": lambda consumer: consumer.seek((TOPIC, "0"), 5),
     "poll": lambda consumer: consumer.poll(timeout_ms="5"),
     "poll for no time": lambda consumer: consumer.poll(timeout_ms=float("nan")),
+    "poll for none": lambda consumer: consumer.poll(timeout_ms=None),
     "commit a long text": lambda consumer: consumer.commit({PLACE: OffsetAndMetadata(1, LONG)}),
     "poll for many": lambda consumer: consumer.poll(max_records="5"),
     "position": lambda consumer: consumer.position(PLACE, timeout_ms="5"),
@@ -102,6 +111,11 @@ CALLS = {
     "commit soon and call nothing": lambda consumer: consumer.commit_async({PLACE: 5}, 5),
     "subscribe": lambda consumer: consumer.subscribe([None]),
     "subscribe with no listener": lambda consumer: consumer.subscribe([TOPIC], listener=5),
+    "subscribe with a class": lambda consumer: consumer.subscribe(
+        [TOPIC], listener=RebalanceListener
+    ),
+    "subscribe to bytes": lambda consumer: consumer.subscribe(pattern=re.compile(b"t")),
+    "columns": lambda consumer: first_of(consumer.arrow_batches(5)),
     "close": lambda consumer: consumer.close("soon"),
 }
 
@@ -112,14 +126,14 @@ def test_a_consumer_refuses_what_it_cannot_use_and_goes_on(call):
         async with ScriptedLog() as broker:
             async with AsyncConsumer(broker.address) as consumer:
                 consumer.assign([PLACE])
-                with pytest.raises(InvalidArgument):
+                with pytest.raises((InvalidArgument, InvalidSetting)):
                     await call(consumer)
                 await consumer.poll(timeout_ms=1)
 
             def blocking():
                 with Consumer(broker.address) as consumer:
                     consumer.assign([PLACE])
-                    with pytest.raises(InvalidArgument):
+                    with pytest.raises((InvalidArgument, InvalidSetting)):
                         call(consumer)
                     consumer.poll(timeout_ms=1)
 
@@ -214,10 +228,137 @@ def test_the_fields_of_an_argument_are_checked_too():
     run_without_leaks(scenario())
 
 
-@pytest.mark.parametrize("name", ["linger_ms", "request_timeout_ms", "delivery_timeout_ms"])
-def test_no_setting_is_a_number_that_is_none(name):
-    with pytest.raises(InvalidSetting):
-        Producer(**{name: float("nan")})
+NAN = float("nan")
+NO_SETTINGS = [
+    *[(Producer, name, NAN) for name in ("linger_ms", "request_timeout_ms", "batch_size")],
+    *[(Producer, "acks", given) for given in (True, 1.0, [], None)],
+    *[(Producer, "transaction_timeout_ms", given) for given in (True, 1 << 31, "1e3")],
+    *[(Producer, "version_ceilings", given) for given in (5, [1], {"0": 1}, {0: True})],
+    (Producer, "linger_ms", float("inf")),
+    (Producer, "transactional_id", ""),
+    (Producer, "max_block_ms", 1 << 63),
+    (Producer, "send_buffer_bytes", 1 << 31),
+    (Producer, "connections_max_idle_ms", -2),
+    (Consumer, "partition_assignment_strategy", None),
+    (Consumer, "partition_assignment_strategy", []),
+    (Consumer, "fetch_max_bytes", 1 << 31),
+    *[
+        (kind, "statistics_interval_ms", given)
+        for kind in (Producer, Consumer)
+        for given in (NAN, -1, True)
+    ],
+    *[
+        (kind, "bootstrap_servers", given)
+        for kind in (Producer, Consumer, Admin)
+        for given in ([5], [None], b"h:1", [("h",)], [("h", "1")], [("h", True)], [("h", 1 << 16)])
+    ],
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "given"), NO_SETTINGS)
+def test_a_setting_that_cannot_be_is_refused_by_name(kind, name, given):
+    with pytest.raises(InvalidSetting, match=name):
+        kind(**{"group_id": "g"} if kind is Consumer else {}, **{name: given})
+
+
+def test_an_assignor_that_cannot_be_made_is_refused():
+    class Demanding:
+        def __init__(self, city):
+            """Never called."""
+
+    with pytest.raises(InvalidSetting, match="Demanding cannot be made"):
+        Consumer(group_id="g", partition_assignment_strategy=[Demanding])
+
+
+def test_a_time_may_be_as_long_as_kafkas():
+    longest = (1 << 63) - 1
+    with (
+        TestBroker(topics={TOPIC: 1}) as broker,
+        Producer(
+            broker.bootstrap_servers,
+            **dict.fromkeys(("max_block_ms", "metadata_max_age_ms", "retry_backoff_ms"), longest),
+            connections_max_idle_ms=-1,
+            buffer_memory=1_000,
+            batch_size=100,
+        ) as producer,
+    ):
+        for _ in range(5):  # and wait for room
+            producer.send(TOPIC, b"x" * 700)
+
+
+NO_TIMES = (-1, NAN, True, "5", [])
+
+
+@pytest.mark.parametrize("timeout", NO_TIMES)
+def test_what_is_no_time_to_wait_is_refused(timeout):
+    async def scenario():
+        async with ScriptedLog() as broker:
+            async with AsyncProducer(broker.address) as producer:
+                with pytest.raises(InvalidArgument, match="timeout="):
+                    await producer.close(timeout)
+            async with AsyncConsumer(broker.address) as consumer:
+                consumer.assign([PLACE])
+                with pytest.raises(InvalidArgument, match="timeout="):
+                    await consumer.close(timeout)
+                with pytest.raises(InvalidArgument, match="timeout_ms="):
+                    await consumer.poll(timeout_ms=timeout)
+            async with AsyncAdmin(broker.address) as admin:
+                with pytest.raises(InvalidArgument, match="timeout_ms="):
+                    await admin.list_topics(timeout_ms=timeout)
+
+            def blocking():
+                with Producer(broker.address) as producer:
+                    for call in (producer.close, producer.flush):
+                        with pytest.raises(InvalidArgument, match="timeout="):
+                            call(timeout)
+                with (
+                    Consumer(broker.address) as consumer,
+                    pytest.raises(InvalidArgument, match="timeout="),
+                ):
+                    consumer.close(timeout)
+
+            await asyncio.to_thread(blocking)
+
+    run_without_leaks(scenario())
+
+
+def test_a_transaction_needs_a_consumer_of_its_own_kind():
+    for producer, given in (
+        (Producer(), 5),
+        (Producer(), AsyncConsumer()),
+        (AsyncProducer(), Consumer),
+        (AsyncProducer(), Consumer()),
+    ):
+        with pytest.raises(InvalidArgument, match=r"is not an? (Async)?Consumer"):
+            producer.transaction(given)
+
+
+class Anonymous:
+    group_id, generation_id, group_instance_id = "g", 1, None
+
+
+@pytest.mark.parametrize(
+    ("offsets", "group"),
+    [
+        ({PLACE: 1}, "g"),
+        ({PLACE: 1}, None),
+        ({PLACE: 1}, Anonymous()),
+        ({PLACE: 1}, GroupMetadata(5)),
+        ({PLACE: 1}, GroupMetadata("g", "1")),
+        ({PLACE: -1}, GroupMetadata("g")),
+        ([PLACE], GroupMetadata("g")),
+    ],
+)
+def test_offsets_of_nobody_are_refused_and_the_transaction_goes_on(offsets, group):
+    with TestBroker(topics={TOPIC: 1}) as broker:
+        with (
+            Producer(broker.bootstrap_servers, transactional_id="a") as producer,
+            producer.transaction(),
+        ):
+            with pytest.raises(InvalidArgument):
+                producer.send_offsets_to_transaction(offsets, group)
+            producer.send(TOPIC, b"v")
+        assert len(broker.records(TOPIC)) == 1
 
 
 def test_one_thing_of_many_is_checked_however_many_are_given():

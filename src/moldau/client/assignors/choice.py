@@ -52,7 +52,12 @@ def _built_in(name: str) -> PartitionAssignor:
 
 
 def _own(given: Any) -> PartitionAssignor:
-    assignor = given() if isinstance(given, type) else given
+    try:
+        assignor = given() if isinstance(given, type) else given
+    except TypeError as error:
+        raise ConfigError(
+            f"partition_assignment_strategy: {given.__name__} cannot be made: {error}"
+        ) from error
     missing = [
         name
         for name in ("name", "protocols", "metadata", "assign", "on_assignment")

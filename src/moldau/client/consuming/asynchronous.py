@@ -27,7 +27,7 @@ from moldau.client.consuming.positions import EARLIEST, LATEST
 from moldau.client.consuming.user_calls import CallsOnLoop
 from moldau.client.errors import ClientClosed, InvalidState
 from moldau.client.records import K_co, OffsetAndMetadata, Record, TopicPartition, V_co
-from moldau.engine.arguments import check_function, check_number, check_text
+from moldau.engine.arguments import check_function, check_text, check_timeout
 from moldau.engine.offset_lookup import OffsetAndTimestamp
 from moldau.engine.owning_loop import check_loop
 from moldau.engine.partitions import (
@@ -74,7 +74,7 @@ class AsyncConsumer(ConsumerFace[K_co, V_co]):
         with, nor is anything while an exception is handled. Cancelled, everything ends all the
         same, but the group may not have been told.
         """
-        check_number("timeout", timeout)
+        check_timeout("timeout", timeout)
         await self._end(timeout, done=sys.exception() is None)
 
     async def _end(self, timeout_s: float, *, done: bool) -> None:
@@ -215,7 +215,7 @@ class AsyncConsumer(ConsumerFace[K_co, V_co]):
 
         Needs the extra `arrow`. Deserializers and interceptors are not asked.
         """
-        core, form = self._running, form or arrow_form()
+        core, form = self._running, arrow_form(form)
         while not self._is_closing:
             try:
                 batch = await self._handed(core.columns(form))

@@ -349,7 +349,7 @@ class ConsumerCore:
             check_int("max_records", max_records)
             if max_records < 1:
                 raise InvalidArgument(f"nobody can hand out {max_records} records")
-        deadline = self._deadline(timeout_ms)
+        deadline = self.cluster.deadline(timeout_ms)
         with self._asked():
             while (fetched := await self._ready(deadline)) is not None:
                 records = self._gather(fetched, max_records or self._settings.max_poll_records)

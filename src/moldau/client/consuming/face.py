@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic
 
+from moldau.base.errors import ConfigError
 from moldau.client.consumer_settings import ConsumerSettings, ResetPolicy
 from moldau.client.consuming.coordination import Coordination, Offsets, Subscription
 from moldau.client.consuming.core import ConsumerCore
 from moldau.client.consuming.decoding import DecodingRules
 from moldau.client.consuming.listeners import check_listener
 from moldau.client.consuming.user_calls import UserCalls
-from moldau.client.errors import ClientClosed, InvalidSetting, InvalidState
+from moldau.client.errors import ClientClosed, InvalidArgument, InvalidSetting, InvalidState
 from moldau.client.interceptors import InterceptorChain
 from moldau.client.records import K_co, Record, V_co
 from moldau.client.serdes import Deserializer, close, configure, deserialize_with
@@ -115,9 +116,8 @@ class ConsumerFace(OneClient, Generic[K_co, V_co]):
         values["auto_offset_reset"] = ResetPolicy.parse(values["auto_offset_reset"])
         values["version_ceilings"] = values["version_ceilings"] or {}
         values["client_id"] = name_of(values["client_id"])
-        strategy = values["partition_assignment_strategy"]
-        values["partition_assignment_strategy"] = tuple(
-            strategy.split(",") if isinstance(strategy, str) else strategy
+        values["partition_assignment_strategy"] = _strategies(
+            values["partition_assignment_strategy"]
         )
         self._connection_settings = pick(ConnectionSettings, values)
         self._settings = pick(ConsumerSettings, values)
@@ -231,26 +231,42 @@ def subscription_of(
     """Read what the user wants to subscribe to; InvalidSetting if it is nothing or both."""
     if bool(topics) == (pattern is not None):
         raise InvalidSetting("subscribe to topics by name, or to those that match a pattern")
-    if pattern is not None and not isinstance(pattern, (str, re.Pattern)):
-        raise InvalidSetting(f"pattern={pattern!r:.100} is neither text nor a compiled pattern")
     if isinstance(pattern, str):
         try:
             pattern = re.compile(pattern)
         except re.error as error:
-            raise InvalidSetting(f"the pattern {pattern!r} is none: {error}") from None
+            raise InvalidSetting(f"the pattern {pattern!r:.100} is none: {error}") from None
+    if pattern is not None and not _matches_text(pattern):
+        raise InvalidSetting(f"pattern={pattern!r:.100} is neither text nor compiled of text")
     check_listener(listener)
     return Subscription(_checked_topics(topics), pattern, listener)
 
 
-def arrow_form() -> ArrowForm:
-    """Return the usual form of record batches; InvalidSetting where Arrow is not installed."""
+def _matches_text(pattern: object) -> bool:
+    return isinstance(pattern, re.Pattern) and isinstance(pattern.pattern, str)
+
+
+def arrow_form(given: ArrowForm | None) -> ArrowForm:
+    """Return the form of record batches, the usual one where none is given.
+
+    InvalidSetting where Arrow is not installed.
+    """
     try:
         from moldau.engine.arrow_batches import ArrowForm  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise InvalidSetting(
             f"record batches need pyarrow and numpy: pip install 'moldau[arrow]' ({error})"
         ) from error
-    return ArrowForm()
+    if given is not None and not isinstance(given, ArrowForm):
+        raise InvalidArgument(f"form={given!r:.100} is not an ArrowForm")
+    return given or ArrowForm()
+
+
+def _strategies(given: Any) -> tuple[Any, ...]:
+    strategies = given.split(",") if isinstance(given, str) else given
+    if not isinstance(strategies, Iterable) or not (listed := tuple(strategies)):
+        raise ConfigError(f"partition_assignment_strategy={given!r:.100} lists no assignors")
+    return listed
 
 
 def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:

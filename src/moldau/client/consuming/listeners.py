@@ -47,11 +47,15 @@ METHODS = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_los
 
 
 def check_listener(listener: Any) -> None:
-    """Refuse what would never be told anything."""
-    if listener is not None and not any(hasattr(listener, name) for name in METHODS):
+    """Refuse what would never be told anything, a class among others."""
+    if listener is None:
+        return
+    advice = "Subclass RebalanceListener, override what matters, and give an object of it."
+    if isinstance(listener, type):
+        raise InvalidArgument(f"listener={listener!r:.100} is a class", advice=advice)
+    if not any(callable(getattr(listener, name, None)) for name in METHODS):
         raise InvalidArgument(
-            f"listener={listener!r:.100} has none of {', '.join(METHODS)}",
-            advice="Subclass RebalanceListener and override what matters.",
+            f"listener={listener!r:.100} has none of {', '.join(METHODS)}", advice=advice
         )
 
 

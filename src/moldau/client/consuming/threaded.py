@@ -39,7 +39,7 @@ from moldau.client.consuming.positions import EARLIEST, LATEST
 from moldau.client.consuming.user_calls import Attending, CallsInThread, KeptCall
 from moldau.client.errors import ClientClosed, ConcurrentUse, InvalidState
 from moldau.client.records import K_co, OffsetAndMetadata, Record, TopicPartition, V_co
-from moldau.engine.arguments import check_function, check_number, check_text
+from moldau.engine.arguments import check_function, check_text, check_timeout
 from moldau.engine.offset_lookup import OffsetAndTimestamp
 from moldau.engine.partitions import (
     ByPartition,
@@ -102,7 +102,7 @@ class Consumer(ConsumerFace[K_co, V_co]):
         was handed last is not done with, nor is what another thread was handed, nor anything while
         an exception or a signal is handled.
         """
-        check_number("timeout", timeout)
+        check_timeout("timeout", timeout)
         self._end(timeout, done=_not_interrupted() and not self._in_loop)
 
     def _end(self, timeout: float, *, done: bool) -> None:
@@ -268,7 +268,7 @@ class Consumer(ConsumerFace[K_co, V_co]):
 
         Needs the extra `arrow`. Deserializers and interceptors are not asked.
         """
-        core, form = self._running, form or arrow_form()
+        core, form = self._running, arrow_form(form)
         while not self._is_closing:
             try:
                 batch = self._handed(core.columns(form))

@@ -25,7 +25,7 @@ from moldau.client.consuming.listeners import RebalanceListener
 from moldau.client.errors import InvalidSetting, InvalidState
 from moldau.client.processing.scheduling import Deferrals, Lane, Lanes, Progress, Work
 from moldau.client.records import Record, TopicPartition
-from moldau.engine.arguments import check_int, check_number
+from moldau.engine.arguments import check_int, check_timeout
 
 logger = logging.getLogger(__name__)
 
@@ -66,8 +66,8 @@ class Workforce(ABC, Generic[C, H, K, V]):
     ) -> None:
         check_int("concurrency", concurrency)
         check_int("max_pending", max_pending)
-        check_number("commit_interval_ms", commit_interval_ms)
-        check_number("drain_timeout_ms", drain_timeout_ms)
+        check_timeout("commit_interval_ms", commit_interval_ms)
+        check_timeout("drain_timeout_ms", drain_timeout_ms)
         if concurrency < 1 or max_pending < 1:
             raise InvalidSetting("concurrency and max_pending are at least 1")
         if finish not in ("begun", "all"):

@@ -23,7 +23,7 @@ from moldau.client.producing.face import (
 )
 from moldau.client.producing.outbox import check_target
 from moldau.client.records import K, ProducerRecord, V
-from moldau.engine.arguments import check_number, check_topic
+from moldau.engine.arguments import check_timeout, check_topic
 from moldau.engine.owning_loop import check_loop
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class AsyncProducer(ProducerFace[K, V]):
         Cancelled, it gives up the rest as well.
         """
         if timeout is not None:
-            check_number("timeout", timeout)
+            check_timeout("timeout", timeout)
         core = self._core
         if core is not None and not self._is_closed:
             self._check_loop()

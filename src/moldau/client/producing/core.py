@@ -17,13 +17,12 @@ from moldau.client.producing.outbox import Outbox
 from moldau.client.producing.parking import Parking
 from moldau.client.producing.sender import Sender
 from moldau.client.producing.sequences import SequenceIdentity
-from moldau.client.settings import INT32_MAX
 from moldau.client.statistics import Statistics
 from moldau.engine.background import in_background
 from moldau.engine.cluster import Cluster, Node
 from moldau.engine.ports import ClientPorts
 from moldau.engine.retry import raise_for, read_or_lost, retried
-from moldau.engine.settings import ConnectionSettings
+from moldau.engine.settings import INT32_MAX, ConnectionSettings
 
 if TYPE_CHECKING:
     from moldau.client.producing.scopes import GroupMember, Offsets

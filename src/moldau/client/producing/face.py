@@ -36,11 +36,17 @@ from moldau.client.serdes import (
     configure,
     serialize_with,
 )
-from moldau.client.settings import INT32_MAX, accepts_kafka_names, name_of
+from moldau.client.settings import accepts_kafka_names, name_of
 from moldau.client.statistics import Metrics, StatsCallback
 from moldau.engine.one_client import OneClient
 from moldau.engine.ports import ClientPorts, system_ports
-from moldau.engine.settings import DEFAULT_SERVERS, ConnectionSettings, Servers, pick
+from moldau.engine.settings import (
+    DEFAULT_SERVERS,
+    INT32_MAX,
+    ConnectionSettings,
+    Servers,
+    pick,
+)
 
 if TYPE_CHECKING:
     from moldau.client.producing.core import ProducerCore

@@ -87,10 +87,9 @@ class Outbox(Generic[D]):
             if queues is None:
                 self._check_open()
                 return None
-            if timestamp_ms is None:
-                timestamp_ms = self._wall_ms()
-            else:
-                check_timestamp(timestamp_ms)
+            timestamp_ms = (
+                self._wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
+            )
             chosen: PartitionQueue | None = None
             if partition is not None:
                 if not 0 <= partition < queues.partition_count:
@@ -230,13 +229,14 @@ def check_target(topic: object, partition: object) -> None:
         check_int("partition", partition)
 
 
-def check_timestamp(timestamp_ms: object) -> None:
-    """Say if a timestamp is none that a batch can hold."""
-    if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= TIMESTAMP_MAX_MS:
-        raise SerializationFailed(
-            f"timestamp_ms={timestamp_ms!r:.100} is not a timestamp",
-            advice="It is an int: milliseconds since 1970, as int(time.time() * 1000) gives.",
-        )
+def checked_timestamp(given: object) -> int:
+    """Take a timestamp that a batch can hold, and refuse any other."""
+    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= TIMESTAMP_MAX_MS:
+        return given
+    raise SerializationFailed(
+        f"timestamp_ms={given!r:.100} is not a timestamp",
+        advice="It is an int: milliseconds since 1970, as int(time.time() * 1000) gives.",
+    )
 
 
 def check_bytes(key: object, value: object, headers: Any) -> None:

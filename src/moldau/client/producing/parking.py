@@ -31,7 +31,7 @@ from moldau.client.producing.outbox import (
     Outbox,
     check_bytes,
     check_target,
-    check_timestamp,
+    checked_timestamp,
     no_such_partition,
     plain_fields,
 )
@@ -103,10 +103,9 @@ class Parking(Generic[D]):
         check_target(topic, partition)
         check_bytes(key, value, headers)
         key, value, headers = plain_fields(key, value, headers)
-        if timestamp_ms is None:
-            timestamp_ms = self._clock.wall_ms()
-        else:
-            check_timestamp(timestamp_ms)
+        timestamp_ms = (
+            self._clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
+        )
         batch_result = BatchResult(topic, -1 if partition is None else partition, self._guard)
         with self._guard:
             size = self._accumulator.checked_size(key, value, headers)

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from moldau.base.shielding import shielded
-from moldau.client.errors import ClientError
+from moldau.client.errors import ClientError, InvalidArgument
 from moldau.client.records import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -100,6 +100,7 @@ class AsyncTransaction:
     def __init__(
         self, producer: AsyncTransactional, consumer: AsyncOffsetSource | None = None
     ) -> None:
+        _check_source(consumer, other_way="__enter__", kind="an AsyncConsumer")
         self._producer = producer
         self._consumer = consumer
         self._mark: AsyncMark | None = None
@@ -164,6 +165,7 @@ class Transaction:
     """One transaction of a Producer, as a block."""
 
     def __init__(self, producer: Transactional, consumer: OffsetSource | None = None) -> None:
+        _check_source(consumer, other_way="__aenter__", kind="a Consumer")
         self._producer = producer
         self._consumer = consumer
         self._mark: BlockingMark | None = None
@@ -218,6 +220,15 @@ class Transaction:
                 self._producer.abort_transaction()
         except ClientError as failure:
             logger.warning("aborting a transaction failed: %s", failure)
+
+
+def _check_source(given: object, *, other_way: str, kind: str) -> None:
+    """Refuse what hands out no records, and a consumer of the other face."""
+    is_source = callable(getattr(given, "mark", None)) and not hasattr(given, other_way)
+    if given is not None and not is_source:
+        raise InvalidArgument(
+            f"consumer={given!r:.100} is not {kind}", advice="Both are for asyncio, or both not."
+        )
 
 
 def _rewind(mark: AsyncMark | BlockingMark | None) -> None:

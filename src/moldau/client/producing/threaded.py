@@ -45,7 +45,7 @@ from moldau.client.producing.scopes import (
     Transaction,
 )
 from moldau.client.records import K, ProducerRecord, V
-from moldau.engine.arguments import check_number, check_topic
+from moldau.engine.arguments import check_timeout, check_topic, waiting_s
 from moldau.engine.portal import Portal, forked
 
 logger = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class Producer(ProducerFace[K, V]):
         wait for comes in the same thread.
         """
         if timeout is not None:
-            check_number("timeout", timeout)
+            check_timeout("timeout", timeout)
         self._is_closed = True
         with self._starting:
             core, portal = self._core, self._portal
@@ -299,7 +299,7 @@ class Producer(ProducerFace[K, V]):
             try:
                 left_s = deadline - self._ports.clock.monotonic()
                 if left_s <= 0 or not self._room.wait_for(
-                    lambda: core.closed or core.accumulator.used <= self._crowd, left_s
+                    lambda: core.closed or core.accumulator.used <= self._crowd, waiting_s(left_s)
                 ):
                     raise full
             finally:
@@ -352,7 +352,7 @@ class Producer(ProducerFace[K, V]):
         RequestTimedOut after these seconds; the sending goes on.
         """
         if timeout is not None:
-            check_number("timeout", timeout)
+            check_timeout("timeout", timeout)
         core, portal = self._running()
         try:
             portal.call(core.flush(), timeout)

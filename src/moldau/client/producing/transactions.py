@@ -25,6 +25,7 @@ from moldau.client.errors import (
     ClientClosed,
     ClientError,
     CommitFailed,
+    InvalidArgument,
     InvalidState,
     ProducerFenced,
     UnsupportedVersion,
@@ -45,7 +46,7 @@ from moldau.client.producing.transaction_rules import (
     refusal,
     send_refusal,
 )
-from moldau.engine.arguments import check_text
+from moldau.engine.arguments import check_int, check_text
 from moldau.engine.background import Crashed, in_background
 from moldau.engine.cluster import Cluster, CoordinatorKind, Lane
 from moldau.engine.partitions import as_offsets
@@ -225,7 +226,7 @@ class Transactions:
         """Make a group's offsets part of the transaction (KIP-447). Cancelled: abort."""
         self._check("send offsets in")
         offsets = as_offsets(offsets)
-        check_text("group_id", getattr(member, "group_id", member))
+        _check_member(member)
         deadline = self._deadline()
         if not offsets:
             return
@@ -516,6 +517,21 @@ class Transactions:
         if self._is_new_protocol and answer.producer_id >= 0:
             return SequenceIdentity(answer.producer_id, answer.producer_epoch)
         return self.identity
+
+
+def _check_member(given: GroupMember) -> None:
+    """Refuse what cannot say who commits offsets, such as the name of a group alone."""
+    try:
+        check_text("group_id", given.group_id)
+        check_int("generation_id", given.generation_id)
+        check_text("member_id", given.member_id)
+        if given.group_instance_id is not None:
+            check_text("group_instance_id", given.group_instance_id)
+    except AttributeError:
+        raise InvalidArgument(
+            f"group={given!r:.100} is no member of a group",
+            advice="Give what consumer.group_metadata() returns.",
+        ) from None
 
 
 def _has_gap(queue: PartitionQueue) -> bool:
