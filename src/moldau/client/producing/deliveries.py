@@ -229,7 +229,8 @@ class AsyncDelivery(Sent):
         It is called on the event loop and must not block. What it raises is reported to the loop's
         exception handler.
         """
-        check_function("callback", callback)
+        if not callable(callback):  # asked here: `gather` adds one for every record
+            check_function("callback", callback)
         if self.done():
             self.get_loop().call_soon(_call, self, callback, context=context)
             return
