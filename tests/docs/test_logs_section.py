@@ -60,7 +60,7 @@ def test_every_format_level_and_column_is_named():
     source = "".join(file.read_text() for file in Path(forms.__path__[0]).glob("*.py"))
     made = set(re.findall(r'(?:Line|_shape|named_line)\("(\w+)"', source))
     assert named >= made
-    assert len(made) == 17
+    assert len(made) == 18
 
 
 def test_the_options_that_are_named_exist():

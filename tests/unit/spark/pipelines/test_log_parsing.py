@@ -88,6 +88,17 @@ def parsed(text, origin=USUAL, rules=RULES):
          {"thread": "8", "code": "MY-013183", "logger": "InnoDB"}),
         ("2026-11-15 12:00:00 0 [Warning] InnoDB: slow",
          "mysql", NOON, "WARN", "InnoDB: slow", {"thread": "0"}),
+        ("2026-11-15 12:00:00.000 UTC [4711] app@shop FATAL:  no plums",
+         "postgresql", NOON, "FATAL", "no plums", {"pid": "4711", "user": "app@shop"}),
+        ("2026-11-15 12:00:00 UTC [4711-3] LOG:  checkpoint complete",
+         "postgresql", NOON, "INFO", "checkpoint complete", {"pid": "4711"}),
+        ("2026-11-15 12:00:00.000 UTC [4711] [unknown]@[unknown] DEBUG2:  attempting",
+         "postgresql", NOON, "DEBUG", "attempting",
+         {"pid": "4711", "user": "[unknown]@[unknown]"}),
+        (("2026-11-15 12:00:00,000 [myid:1] - WARN  "
+          "[QuorumPeer[myid=1](secure=disabled):Learner@391] - slow"),
+         "java", NOON, "WARN", "slow",
+         {"node": "1", "thread": "QuorumPeer[myid=1](secure=disabled):Learner@391"}),
         ("[2026-11-15T12:00:00,000][WARN ][o.e.n.Node               ] [node-1] low disk",
          "java", NOON, "WARN", "low disk", {"logger": "o.e.n.Node", "node": "node-1"}),
         (('{"t":{"$date":"2026-11-15T13:00:00.000+01:00"},"s":"E","c":"NETWORK","id":1,'

@@ -40,6 +40,12 @@ _SHAPES: Final = (
     # MySQL and MariaDB: 0 [Warning] [MY-010055] [Server] message
     _shape("mysql", r"(?P<thread>\d+) \[(?P<level>System|Note|Warning|ERROR)\]",
            r"(?: \[(?P<code>MY-\d+)\])?(?: \[(?P<logger>\w+)\])? (?P<message>.*)"),
+    # PostgreSQL, as Debian sets it up: [4711] app@shop ERROR:  message
+    _shape("postgresql", r"\[(?P<pid>\d+)(?:-\d+)?\] (?:(?P<user>[^\s@]+@\S+) )?",
+           r"(?P<level>DEBUG|LOG|INFO|NOTICE|WARNING|ERROR|FATAL|PANIC)\d?:  (?P<message>.*)"),
+    # ZooKeeper: [myid:1] - WARN  [main:QuorumPeer@391] - message
+    _shape("java", rf"\[myid:(?P<node>\d*)\] - {_ANY_LEVEL}\s+\[(?P<thread>[^\n]*?)\] - ",
+           r"(?P<message>.*)"),
     # MongoDB before 4.4: I  NETWORK  [conn1] message
     _shape("mongodb", r"(?P<level>[DIWEF])\d?\s+(?P<logger>[A-Z_]+|-)\s+\[(?P<thread>[^\]\n]*)\] ",
            r"(?P<message>.*)"),
@@ -83,7 +89,9 @@ _SHAPES: Final = (
     # A level, and that is all
     _shape("dated", rf"\[?{_ANY_LEVEL}(?:\s*\])?(?:\s*[:|-])?\s+(?P<message>.*)"),
 )  # fmt: skip
-_KEPT: Final = ("logger", "method", "thread", "pid", "line", "code", "node", "process")
+_KEPT: Final = (
+    "logger", "method", "thread", "pid", "line", "code", "node", "process", "user",
+)  # fmt: skip
 
 
 def dated_line(text: str, sent: Sent) -> Line | None:
