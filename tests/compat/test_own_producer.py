@@ -217,6 +217,25 @@ def test_callbacks_serializers_and_interceptors_see_every_record(broker):
 # What goes wrong
 
 
+def test_a_partitioner_that_goes_wrong_costs_its_record_and_nothing_else(broker):
+    topic = topic_of(broker, partitions=2)
+
+    def chosen(name, key, key_bytes, value, value_bytes, cluster):
+        assert cluster.leader(name, 1) in cluster.brokers()
+        with suppress(AttributeError):
+            cluster.partition_count = 5
+        return {b"last": cluster.partition_count(name) - 1, b"true": True, b"far": 99}[value]
+
+    with Producer(broker.address, partitioner_class=chosen) as producer:
+        for wrong in (b"true", b"none"):
+            with pytest.raises(SerializationFailed, match="partitioner"):
+                producer.send(topic, wrong)
+        with pytest.raises(UnknownTopicOrPartition, match="no partition 99: there are 2"):
+            producer.send(topic, b"far").result(WAIT_S)
+        assert producer.send(topic, b"last").result(WAIT_S).partition == 1
+    assert [read_all(broker.address, topic, number) for number in range(2)] == [[], [b"last"]]
+
+
 def test_a_topic_that_is_not_there_fails_by_name(broker):
     topic = topic_of(broker, 2)
 
