@@ -13,6 +13,8 @@ from functools import cache
 import pytest
 
 from kits.mutants.catching import catch
+from kits.mutants.cluster_runs import in_quorum
+from kits.mutants.quorum import QUICK
 from kits.mutants.search import MUTANTS
 from kits.seed_runs import never_seen, seed_cases
 from moldau.sim.cluster.coverage import coverage_lines
@@ -21,10 +23,13 @@ from moldau.sim.cluster.scenario import run_cluster_seed
 from moldau.sim.cluster.swarm import ClusterSwarm
 from moldau.sim.scenarios import ScenarioOutcome
 
-SEEDS = (2, 6, 8)
+SEEDS = (3, 6, 7)
 """Cut short, they see each case. A change of the broker gives other runs."""
 
-MORE_SEEDS = (0, 1, 3, 4, 5, 7, 9)
+MORE_SEEDS = (0, 1, 2, 4, 5, 8, 9)
+
+VOTERS_IN_LOG = 1
+"""A seed whose voters are named by the log."""
 
 SAMPLE = (
     "a vote is answered before it is durable",
@@ -33,6 +38,7 @@ SAMPLE = (
     "the metadata log counts before it is synced",
     "the metadata log is not synced",
     "metadata count before they are committed",
+    "a snapshot is applied to what is there",
 )
 """Mutants that the first seed finds in a second or so."""
 
@@ -63,6 +69,11 @@ def test_the_runs_have_seen_what_they_are_for():
         "request of an earlier epoch",
     }
     assert never_seen(wanted, map(outcome, SEEDS)) == set()
+
+
+def test_voters_lose_their_metadata_and_take_their_own_place():
+    run = in_quorum("voter replaced", settings=QUICK, duration_s=7.0)
+    assert run(VOTERS_IN_LOG).seen["voter replaced"] > 1
 
 
 def test_many_seeds_tell_which_cases_of_a_quorum_they_missed():

@@ -13,6 +13,8 @@ import pytest
 
 from kits.mutants.cluster_runs import in_quorum
 from kits.mutants.mutant import Mutant
+from moldau.cluster.image_difference import image_difference
+from moldau.cluster.kraft import store
 from moldau.cluster.kraft.raft_log import RaftLog
 from moldau.cluster.kraft.store import RaftStore
 from moldau.cluster.raft import elections, leading, timers, voting
@@ -113,6 +115,23 @@ def apply_what_is_not_committed(patch: Patch) -> None:
     patch.setattr(RaftStore, "_apply", apply)
 
 
+def apply_a_snapshot_to_what_is_there(patch: Patch) -> None:
+    """Tell listeners all that a snapshot says, as if they knew none of it."""
+    patch.setattr(store, "difference_in_pieces", lambda _, image: [list(image.as_changes())])
+
+
+def tell_a_snapshot_twice(patch: Patch) -> None:
+    """Install a snapshot, and tell listeners of it once more."""
+    whole = RaftStore.install
+
+    async def install(self, wanted):
+        before = self.image
+        await whole(self, wanted)
+        self._publish(list(image_difference(before, self.image)), self.image)
+
+    patch.setattr(RaftStore, "install", install)
+
+
 ANY = "[IP][0-9]+|E10|not finished"
 
 MUTANTS = {
@@ -138,5 +157,11 @@ MUTANTS = {
     "the metadata log is not synced": Mutant(sync_nothing, in_quorum(*LEADERS), ANY),
     "metadata count before they are committed": Mutant(
         apply_what_is_not_committed, in_quorum(*TAILS), ANY
+    ),
+    "a snapshot is applied to what is there": Mutant(
+        apply_a_snapshot_to_what_is_there, in_quorum(*SNAPSHOTS, settings=SMALL_SNAPSHOTS), "I23"
+    ),
+    "a snapshot is told twice": Mutant(
+        tell_a_snapshot_twice, in_quorum(*SNAPSHOTS, settings=SMALL_SNAPSHOTS), "I23"
     ),
 }

@@ -38,6 +38,7 @@ WANTED_IN_QUORUM = {
     "quorum election": 300,
     "truncation of the metadata log": 100,
     "zombie controller resumed": 60,
+    "voter replaced": 30,
     "snapshot fetched half way": 30,
     "leader without room replaced": 30,
     "request of an earlier epoch": 60,

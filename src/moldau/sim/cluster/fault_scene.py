@@ -10,6 +10,7 @@ from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
 from moldau.sim.cluster.atlas import Atlas
 from moldau.sim.cluster.client import ClusterTargets
 from moldau.sim.cluster.crash_plans import ClusterCrashes
+from moldau.sim.cluster.metadata_keeping import InQuorum
 from moldau.sim.cluster.monitor import Monitor
 from moldau.sim.cluster.nodes import Node
 from moldau.sim.cluster.swarm import ClusterSwarm
@@ -32,6 +33,7 @@ class FaultScene:
         monitor: Monitor,
         crashes: ClusterCrashes,
         ensemble: SimEnsemble | None = None,
+        quorum: InQuorum | None = None,
     ) -> None:
         self.targets = targets
         self.network = targets.network
@@ -41,6 +43,7 @@ class FaultScene:
         self.monitor = monitor
         self.crashes = crashes
         self._ensemble = ensemble
+        self._quorum = quorum
         self.chance = targets.world.random("nemesis")
         self.healing = asyncio.Event()
         """Set when every fault is to end."""
@@ -50,6 +53,12 @@ class FaultScene:
         """The ZooKeeper of this run, which has one."""
         assert self._ensemble is not None
         return self._ensemble
+
+    @property
+    def quorum(self) -> InQuorum:
+        """The quorum of this run, which has one."""
+        assert self._quorum is not None
+        return self._quorum
 
     async def last(self, mean_s: float | None = None) -> None:
         """Wait while a fault lasts: a drawn time with this mean, or with the seed's."""

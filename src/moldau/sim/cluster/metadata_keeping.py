@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from moldau.base.ids import random_uuid, uuid_text
 from moldau.cluster.formatting import identify_directories
 from moldau.cluster.image import MetadataImage
+from moldau.cluster.raft.voters import NodeId, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from moldau.cluster.zookeeper.history import controller_epoch_of
 from moldau.cluster.zookeeper.nodes import paths
 from moldau.cluster.zookeeper.nodes.controller_nodes import decode_controller
@@ -26,6 +27,8 @@ from moldau.sim.zookeeper.session import SimZooKeeper
 
 CONTROLLER_PORT = 9093
 FOLDER = "/data"
+METADATA_DIRECTORY = f"{FOLDER}-metadata"
+"""Where a node of a quorum has its metadata. Faults of its disk are of both folders."""
 VOTER_ID = 1
 VOTER_NAME = f"broker-{VOTER_ID}"
 VOTER_IDS: Final = (1, 2, 3)
@@ -85,8 +88,10 @@ class OneVoter:
         in sync was lost would wait for an operator.
         """
         chance = random.Random(f"{self._seed}/format-{node_id}")
-        founds = node_id == VOTER_ID
-        _format(disk, node_id, chance, now_ms, self._cluster_id, founds_cluster=founds)
+        founds, cluster_id = node_id == VOTER_ID, self._cluster_id
+        identify_directories(
+            disk, [FOLDER], FOLDER, node_id, chance, now_ms, cluster_id, founds_cluster=founds
+        )
 
     def open_zookeeper(self, name: str) -> OpenZooKeeper | None:
         del name
@@ -132,39 +137,83 @@ def _settings(node_id: int, name: str, voters: Collection[int]) -> dict[str, str
     }
 
 
-def _format(
-    disk: SimDisk,
-    node_id: int,
-    chance: random.Random,
-    now_ms: int,
-    cluster_id: str,
-    *,
-    founds_cluster: bool,
-) -> None:
-    identify_directories(
-        disk, [FOLDER], FOLDER, node_id, chance, now_ms, cluster_id, founds_cluster=founds_cluster
-    )
-
-
 class InQuorum:
-    """Three nodes vote, and the others observe.
+    """Three nodes vote, and the others observe. In every other run the log names the voters.
 
     A voter whose disk is empty has forgotten whom it has voted for. With voters that the settings
-    name nobody notices, and two leaders may be elected. So no cluster has to stand that.
+    name nobody notices, and two leaders may be elected. So no cluster has to stand that. Where the
+    log names them it is another voter, which takes the place of the first by itself (KIP-1186).
     """
 
     def __init__(self, world: World) -> None:
         self._seed = world.seed
         self._cluster_id = uuid_text(random_uuid(world.random("cluster id")))
+        chance = world.random("voters")
+        self.names_voters = chance.random() < 0.5
+        """Whether the log names the voters."""
+        self._directories = {node: random_uuid(chance) for node in VOTER_IDS}
+        self._first_voters = VoterSet(
+            tuple(
+                Voter(
+                    self.replica(node),
+                    (VoterEndpoint("CONTROLLER", f"broker-{node}", CONTROLLER_PORT),),
+                )
+                for node in VOTER_IDS
+            )
+        )
+
+    def replica(self, node_id: int) -> ReplicaKey:
+        """Return a node that may vote, with the directory that it has now."""
+        return ReplicaKey(NodeId(node_id), self._directories[node_id])
 
     def settings_of(self, node_id: int, name: str) -> dict[str, str]:
-        return _settings(node_id, name, VOTER_IDS)
+        settings = _settings(node_id, name, VOTER_IDS) | {"metadata.log.dir": METADATA_DIRECTORY}
+        if self.names_voters:
+            del settings["controller.quorum.voters"]
+            settings["controller.quorum.bootstrap.servers"] = ",".join(
+                f"broker-{voter}:{CONTROLLER_PORT}" for voter in VOTER_IDS
+            )
+            votes = node_id in VOTER_IDS
+            settings["controller.quorum.auto.join.enable"] = str(votes).lower()
+        return settings
 
     def format(self, disk: SimDisk, node_id: int, now_ms: int) -> None:
         """Format a disk; the same node gets the same directory id again (see `OneVoter`)."""
         chance = random.Random(f"{self._seed}/format-{node_id}")
-        founds = node_id in VOTER_IDS
-        _format(disk, node_id, chance, now_ms, self._cluster_id, founds_cluster=founds)
+        is_voter = node_id in VOTER_IDS
+        voters = self._first_voters if is_voter and self.names_voters else None
+        self._format(disk, node_id, chance, now_ms, is_first=is_voter, voters=voters)
+
+    def _format(
+        self,
+        disk: SimDisk,
+        node_id: int,
+        chance: random.Random,
+        now_ms: int,
+        *,
+        is_first: bool,
+        voters: VoterSet | None,
+    ) -> None:
+        identity = identify_directories(
+            disk,
+            [FOLDER],
+            METADATA_DIRECTORY,
+            node_id,
+            chance,
+            now_ms,
+            self._cluster_id,
+            founds_cluster=is_first,
+            voters=voters,
+        )
+        self._directories[node_id] = identity.metadata_directory_id
+
+    def lose_metadata(self, disk: SimDisk, node_id: int, now_ms: int) -> None:
+        """Give a voter an empty directory for its metadata, formatted as that of a new one."""
+        disk.faults.heal()
+        disk.remove_folder(METADATA_DIRECTORY)
+        disk.sync_folder("/")
+        chance = random.Random(f"{self._seed}/format-{self._directories[node_id].hex()}")
+        self._format(disk, node_id, chance, now_ms, is_first=False, voters=None)
 
     def open_zookeeper(self, name: str) -> OpenZooKeeper | None:
         del name

@@ -15,11 +15,11 @@ from moldau.base.errors import CorruptRecords
 from moldau.cluster.journal import METADATA_FOLDER
 from moldau.cluster.quorum import QUORUM_STATE
 from moldau.records.batch import HEADER_SIZE, BatchHeader, parse_header
-from moldau.sim.cluster.metadata_keeping import FOLDER
+from moldau.sim.cluster.metadata_keeping import METADATA_DIRECTORY
 from moldau.sim.cluster.nodes import Node
 from moldau.sim.pages import Content, Folder, Tree
 
-_PATH: Final = f"{FOLDER}/{METADATA_FOLDER}"
+_PATH: Final = f"{METADATA_DIRECTORY}/{METADATA_FOLDER}"
 _SEGMENT: Final = re.compile(r"(\d{20})\.log")
 _SNAPSHOT: Final = re.compile(r"(\d{20})-\d{10}\.checkpoint")
 

@@ -1,13 +1,14 @@
 """Faults of a quorum: of its leader, of its majority, of what only some of the voters have.
 
-The voters have their disks for the whole run (`InQuorum`). Whatever else ends or is cut off comes
-back, and then the quorum has to.
+Voters that the settings name have their disks for the whole run (`InQuorum`). Whatever else ends or
+is cut off comes back, and then the quorum has to.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from typing import Final
 
 from moldau.sim.cluster.administrator import ClusterAdministrator
 from moldau.sim.cluster.controller_faults import (
@@ -24,6 +25,10 @@ from moldau.sim.cluster.quorum_nodes import leading, life_of
 from moldau.sim.cluster.swarm import TopicPlan
 
 DIRECTIONS = ("there", "back", "both")
+
+REPLACED_S = 15.0
+"""Within which a voter with a new disk has taken its place, mostly: it asks twice, each time after
+the fetch time-out."""
 
 BURST = 3
 """Topics that are asked for at once."""
@@ -229,6 +234,35 @@ async def _create_and_delete(scene: FaultScene, node: Node) -> None:
     administrator.close()
 
 
+# Voters
+
+
+async def replace_voter(scene: FaultScene) -> None:
+    """Let a voter lose its metadata: it has to take its own place as another voter (KIP-853).
+
+    One at a time: what a voter forgets is safe with the others.
+    """
+    if not scene.quorum.names_voters or not _all_vote(scene):
+        return
+    node = scene.chance.choice(_voters(scene))
+    scene.note(node)
+    if node.process.alive:
+        node.process.kill()
+    scene.quorum.lose_metadata(node.process.disk, node.id, node.clock.wall_ms())
+    await scene.last(0.5)
+    node.start()
+    is_replaced = await scene.wait_until(lambda: _all_vote(scene), REPLACED_S)
+    scene.targets.seen["voter replaced"] += is_replaced
+
+
+def _all_vote(scene: FaultScene) -> bool:
+    """Tell whether the leader's voters are the nodes that should be, with the disks they have."""
+    node = _leader(scene)
+    life = None if node is None else life_of(node.process)
+    wanted = tuple(scene.quorum.replica(one) for one in VOTER_IDS)
+    return life is not None and life.voters.keys == wanted
+
+
 # Snapshots
 
 
@@ -309,8 +343,13 @@ QUORUM_FAULTS: dict[str, Fault] = {
     "kill of a majority": kill_majority,
     "kill of all voters": kill_all_voters,
     "uncommitted tail": uncommitted_tail,
+    "voter replaced": replace_voter,
     "snapshot half way": snapshot_half_way,
     "late requests of a node": late_requests,
     "late ISR proposal": late_isr_proposal,
     "late join": late_join,
 }
+
+RARE_FAULTS: Final = ("zombie leader of the quorum", "full disk of the leader")
+"""Every run has one of these. They need a leader and some time, and what they lead to is seldom
+seen without."""

@@ -10,7 +10,7 @@
     I21 nobody asks for votes before a majority has granted pre-votes
     I22 when all is quiet, the journals of all nodes end with the same batch
 
-The numbers go on from those of `monitor` and `tree_checks`.
+The numbers go on from those of `monitor` and `tree_checks`; I23 is in `heard_changes`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
+from moldau.cluster.kraft.store import RaftStore
 from moldau.cluster.raft.life import Life
 from moldau.cluster.raft.states import (
     Candidate,
@@ -28,13 +29,13 @@ from moldau.cluster.raft.states import (
     Prospective,
     State,
 )
-from moldau.sim.cluster.metadata_keeping import VOTER_IDS
+from moldau.cluster.raft.voters import ReplicaKey, VoterSet
+from moldau.sim.cluster.heard_changes import HeardChanges
+from moldau.sim.cluster.metadata_keeping import VOTER_IDS, InQuorum
 from moldau.sim.cluster.nodes import Node, Nodes
 from moldau.sim.cluster.quorum_disks import Promise, QuorumDisk
 from moldau.sim.cluster.quorum_nodes import store_of
 from moldau.sim.history import Violation
-
-MAJORITY = len(VOTER_IDS) // 2 + 1
 
 PATIENCE = 4.0
 """How many times check-quorum may take: fetches that were sent before a fault may arrive late."""
@@ -76,13 +77,17 @@ def _observe(life: Life, committed: int) -> _Observed:
 class QuorumMonitor:
     """Checks what holds at any time, in a run with a quorum."""
 
-    def __init__(self, nodes: Nodes, seen: Counter[str], now: Callable[[], float]) -> None:
+    def __init__(
+        self, nodes: Nodes, quorum: InQuorum, seen: Counter[str], now: Callable[[], float]
+    ) -> None:
         self._nodes = nodes
+        self._quorum = quorum
         self._seen = seen
         self._now = now
         self._disks = {node.id: QuorumDisk(node) for node in nodes.all}
         self._observed: dict[int, _Observed] = {}
-        self._promises: dict[int, Promise] = {}
+        self._heard: dict[int, HeardChanges] = {}
+        self._promises: dict[ReplicaKey, Promise] = {}
         self._leaders: dict[int, int] = {}
         """By epoch."""
         self._committed: dict[int, _Key] = {}
@@ -96,6 +101,7 @@ class QuorumMonitor:
         """Check everything that has changed since the last look."""
         for node in self._nodes.all:
             store = store_of(node.process)
+            self._check_heard(node, store)
             life = None if store is None else store.node.life
             old = self._observed.get(node.id)
             if store is None or life is None:
@@ -113,6 +119,13 @@ class QuorumMonitor:
         for node in self._nodes.all:
             self._check_promise(node)
 
+    def _check_heard(self, node: Node, store: RaftStore | None) -> None:
+        heard = self._heard.get(node.id)
+        if store is not None and (heard is None or heard.store is not store):
+            heard = self._heard[node.id] = HeardChanges(node.name, store)
+        if heard is not None:
+            heard.check()
+
     def _look_at(self, node: Node, old: _Observed | None, now: _Observed) -> None:
         if isinstance(now.state, Leader) and (old is None or old.state is not now.state):
             self._check_elected(node, now)
@@ -122,7 +135,7 @@ class QuorumMonitor:
                 self._compare(node, old, now)
         known = 0 if old is None or old.life is not now.life else old.committed
         if now.committed > known:
-            self._check_committed(node, known, now.committed)
+            self._check_committed(node, now.life.voters, known, now.committed)
 
     # Elections and promises
 
@@ -131,20 +144,31 @@ class QuorumMonitor:
         leader = self._leaders.setdefault(epoch, node.id)
         if leader != node.id:
             raise Violation(f"I16: {node.name} leads in epoch {epoch}, and so did node {leader}")
-        promises = (self._disks[voter].durable_promise() for voter in VOTER_IDS)
-        voted = [one for one in promises if one.epoch > epoch or one[::2] == (epoch, node.id)]
-        if len(voted) < MAJORITY:
+        voters = now.life.voters
+        voted = [key for key in voters.keys if self._has_voted(key, epoch, node)]
+        if not voters.is_majority(voted):
             raise Violation(f"I16: {node.name} leads in epoch {epoch} by {voted}")
         self._nodes.trace.note("leads the quorum", node.name, f"epoch {epoch}")
         self._seen["quorum election"] += 1
 
+    def _has_voted(self, voter: ReplicaKey, epoch: int, node: Node) -> bool:
+        if self._is_lost(voter):
+            return True
+        promise = self._disks[voter.node].durable_promise()
+        return promise.epoch > epoch or promise[::2] == (epoch, node.id)
+
+    def _is_lost(self, voter: ReplicaKey) -> bool:
+        """Tell whether a voter's disk is gone: what it has said before may arrive afterwards."""
+        return not voter.names(self._quorum.replica(voter.node))
+
     def _check_promise(self, node: Node) -> None:
-        now, old = self._disks[node.id].durable_promise(), self._promises.get(node.id, Promise())
-        if now is old:
-            return
-        self._promises[node.id] = now
         if node.id not in VOTER_IDS:
             return  # it may have a new disk
+        replica = self._quorum.replica(node.id)
+        now, old = self._disks[node.id].durable_promise(), self._promises.get(replica, Promise())
+        if now is old:
+            return
+        self._promises[replica] = now
         is_kept = now.epoch > old.epoch or (
             now.epoch == old.epoch
             and old.voted in (-1, now.voted)
@@ -190,7 +214,7 @@ class QuorumMonitor:
                 f" at {state.epoch_start}"
             )
 
-    def _check_committed(self, node: Node, offset: int, end_offset: int) -> None:
+    def _check_committed(self, node: Node, voters: VoterSet, offset: int, end_offset: int) -> None:
         for batch in self._disks[node.id].batches(offset, end_offset):
             header = batch.header
             key = (header.base_offset, header.next_offset, header.leader_epoch, header.crc)
@@ -199,17 +223,20 @@ class QuorumMonitor:
                 raise Violation(f"I18: {node.name} has committed {key}, and {known} was committed")
         if end_offset > self._end:
             self._end = end_offset
-            self._check_durable(node, end_offset)
+            self._check_durable(node, voters, end_offset)
 
-    def _check_durable(self, node: Node, end_offset: int) -> None:
-        holders = [voter for voter in VOTER_IDS if self._is_durable(voter, end_offset)]
-        if len(holders) < MAJORITY:
+    def _check_durable(self, node: Node, voters: VoterSet, end_offset: int) -> None:
+        holders = [key for key in voters.keys if self._is_durable(key, end_offset)]
+        if not voters.is_majority(holders):
             raise Violation(
-                f"I18: {node.name} has committed up to {end_offset}, which nodes {holders} hold"
+                f"I18: {node.name} has committed up to {end_offset}, which {holders} hold"
+                f" of {voters.keys}"
             )
 
-    def _is_durable(self, voter: int, end_offset: int) -> bool:
-        disk = self._disks[voter]
+    def _is_durable(self, voter: ReplicaKey, end_offset: int) -> bool:
+        if self._is_lost(voter):
+            return True
+        disk = self._disks[voter.node]
         last = next(iter(disk.batches(end_offset - 1, end_offset)), None)
         if last is not None and last.is_durable:
             header = last.header

@@ -38,7 +38,7 @@ from moldau.sim.cluster.metadata_keeping import (
 from moldau.sim.cluster.monitor import Monitor
 from moldau.sim.cluster.nemesis import COMMON_FAULTS, ClusterNemesis
 from moldau.sim.cluster.nodes import Nodes
-from moldau.sim.cluster.quorum_faults import QUORUM_FAULTS
+from moldau.sim.cluster.quorum_faults import QUORUM_FAULTS, RARE_FAULTS
 from moldau.sim.cluster.quorum_monitor import QuorumMonitor
 from moldau.sim.cluster.reader import ClusterReader
 from moldau.sim.cluster.replica_checks import check_committed_equal, check_overdue
@@ -99,7 +99,8 @@ def run_cluster_seed(
         if zookeeper:
             swarm = with_more_faults(swarm, chance, tuple(ZOOKEEPER_FAULTS))
         elif quorum:
-            swarm = with_quorum(with_more_faults(swarm, chance, tuple(QUORUM_FAULTS)), chance)
+            swarm = with_more_faults(swarm, chance, tuple(QUORUM_FAULTS))
+            swarm = with_quorum(swarm, chance, RARE_FAULTS)
         swarm = adjust(swarm)
         scenario = _ClusterScenario(world, swarm, lines, crashes, keeper)
         try:
@@ -134,10 +135,11 @@ class _ClusterScenario:
             TreeMonitor(self._ensemble, self.targets.seen)
         self._atlas = Atlas(self._nodes, registers_late=isinstance(keeper, InQuorum))
         self._monitor = Monitor(self._nodes, self._atlas, self.targets.seen)
+        quorum = keeper if isinstance(keeper, InQuorum) else None
         self._quorum = (
-            QuorumMonitor(self._nodes, self.targets.seen, world.loop.time)
-            if isinstance(keeper, InQuorum)
-            else None
+            None
+            if quorum is None
+            else QuorumMonitor(self._nodes, quorum, self.targets.seen, world.loop.time)
         )
         self._plain: set[asyncio.Task[None]] = set()
         """Clients of no coordinator."""
@@ -146,7 +148,15 @@ class _ClusterScenario:
             self.targets, self._atlas, clocks_jump=swarm.clocks_are_wrong
         )
         self._nemesis = ClusterNemesis(
-            FaultScene(self.targets, swarm, self._atlas, self._monitor, crashes, self._ensemble)
+            FaultScene(
+                self.targets,
+                swarm,
+                self._atlas,
+                self._monitor,
+                crashes,
+                self._ensemble,
+                quorum,
+            )
         )
 
     async def run(self) -> None:

@@ -90,9 +90,15 @@ def with_more_faults(
     return replace(swarm, faults=(*swarm.faults, *more))
 
 
-def with_quorum(swarm: ClusterSwarm, chance: random.Random) -> ClusterSwarm:
-    """Return the settings of a run with a quorum: its time-outs, and how often it has snapshots."""
-    return replace(swarm, broker=swarm.broker | _draw_quorum(chance))
+def with_quorum(
+    swarm: ClusterSwarm, chance: random.Random, rare_faults: Sequence[str]
+) -> ClusterSwarm:
+    """Return the settings of a run with a quorum: its time-outs, and how often it has snapshots.
+
+    One of the rare faults is added.
+    """
+    faults = (*swarm.faults, chance.choice(rare_faults))
+    return replace(swarm, faults=faults, broker=swarm.broker | _draw_quorum(chance))
 
 
 def _draw_quorum(chance: random.Random) -> dict[str, str]:
