@@ -7,12 +7,30 @@ The checks know nothing of how the core decides. They are told of each step whil
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import starmap
 
-from moldau.cluster.raft.requests import Batch, LeaderChange, VoteAnswer, VoteRequest, VotersChange
+from moldau.cluster.raft.requests import (
+    Batch,
+    LeaderChange,
+    QuorumAnswer,
+    VoteAnswer,
+    VoteRequest,
+    VotersChange,
+)
+from moldau.cluster.raft.voters import ReplicaKey
 
 
 class Violation(AssertionError):  # noqa: N818 - what it is called in every report
     """Something happened that must never happen."""
+
+
+def _is_same(one: ReplicaKey, other: ReplicaKey) -> bool:
+    """Tell whether two keys may mean one replica."""
+    return one.names(other) or other.names(one)
+
+
+def _is_kept(promised: ReplicaKey | None, voted: ReplicaKey | None) -> bool:
+    return promised is None or (voted is not None and _is_same(promised, voted))
 
 
 class Checks:
@@ -42,13 +60,14 @@ class Checks:
         old = node.disk.quorum
         if quorum.epoch < old.epoch:
             raise Violation(f"{node} goes back from {old} to {quorum}")
-        if quorum.epoch == old.epoch and old.voted not in (None, quorum.voted):
+        if quorum.epoch == old.epoch and not _is_kept(old.voted, quorum.voted):
             raise Violation(f"{node} votes for {quorum.voted} after {old}")
 
     def says(self, node, message) -> None:
         """Check that what a node tells others is durable."""
         durable = node.disk.quorum
-        if message.epoch > durable.epoch:
+        said = message.epoch if isinstance(message, QuorumAnswer) else message.stated_epoch
+        if said > durable.epoch:
             raise Violation(f"{node} says {message}, its disk says {durable}")
 
     def votes_for(self, node, request: VoteRequest, answer: VoteAnswer) -> None:
@@ -58,7 +77,7 @@ class Checks:
         if request.is_pre_vote:
             return
         durable = node.disk.quorum
-        if durable.epoch == request.epoch and durable.voted != request.candidate:
+        if durable.epoch == request.epoch and not _is_kept(request.candidate, durable.voted):
             raise Violation(f"{node} grants {request}, its disk says {durable}")
         promised = self.votes.setdefault((request.epoch, node.key), request.candidate)
         if promised != request.candidate:
@@ -73,7 +92,10 @@ class Checks:
     def stands(self, node, epoch: int) -> None:
         """Check that no node raises the epoch which the others would not vote for."""
         granting = {node.key} | self.pre_votes[epoch - 1, node.key]
-        if not node.voters.is_majority(granting):
+        voters = node.voters
+        # Voters of the settings get their directories when the log names them.
+        known = [key for key in voters.keys if any(_is_same(key, one) for one in granting)]
+        if not voters.is_majority(known):
             raise Violation(f"{node} stands for epoch {epoch} with {granting} alone")
 
     def leads(self, node, epoch: int) -> None:
@@ -102,8 +124,9 @@ class Checks:
         voters = node.voters
         if not voters.is_majority(change.granting):
             raise Violation(f"{node} leads by the votes of {change.granting}")
+        given = [voter for (one, voter), to in self.votes.items() if (one, to) == (epoch, node.key)]
         for key in change.granting:
-            if key != node.key and self.votes.get((epoch, key)) != node.key:
+            if not key.names(node.key) and not any(key.names(voter) for voter in given):
                 raise Violation(f"{node} leads by a vote that {key} has not given")
 
     # The log
@@ -130,7 +153,11 @@ class Checks:
             raise Violation(f"{node} changes the voters again, before {old_offset} is committed")
         if all(batch.epoch != node.epoch for batch in self.committed):
             raise Violation(f"{node} changes the voters before it has committed anything")
-        if len(set(old.keys) ^ set(change.voters.keys)) > 1:
+        if change.states_version:
+            self.seen["voters of the settings named"] += 1
+            if not all(starmap(_is_same, zip(old.keys, change.voters.keys, strict=True))):
+                raise Violation(f"{node} names others than {old}: {change.voters}")
+        elif len(set(old.keys) ^ set(change.voters.keys)) > 1:
             raise Violation(f"{node} changes several voters at once: {old} to {change.voters}")
 
     def commits(self, node, offset: int, *, is_leader: bool) -> None:

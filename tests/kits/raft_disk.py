@@ -61,6 +61,13 @@ class Disk:
             self.log = self.log[: random.randint(shared, len(self.log))]
         self.durable = list(self.log)
 
+    def read_quorum(self) -> QuorumState:
+        """Return what the file says: without a directory while the settings name the voters."""
+        quorum = self.quorum
+        if quorum.voted is None or self.voter_history().is_dynamic:
+            return quorum
+        return quorum._replace(voted=ReplicaKey(quorum.voted.node))
+
     def voter_history(self) -> VoterHistory:
         history = VoterHistory(self.first_voters, is_static=self.is_static)
         for batch in self.log:

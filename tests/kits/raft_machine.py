@@ -87,8 +87,9 @@ class Node:
             model.random,
             self.disk.position(),
             self.disk.voter_history(),
-            self.disk.quorum,
+            self.disk.read_quorum(),
             model.now_s,
+            joins_voters=model.joins_voters,
         )
         self.high_watermark = self.core.life.high_watermark
         self._parts.clear()
@@ -183,7 +184,8 @@ class Node:
         elif isinstance(content, VotersChange):
             old = self.disk.voter_history().newest
             checks.changes_voters(self, content, old.voters, old.offset)
-            voters, voters_offset = content.voters, base
+            count = content.record_count
+            voters, voters_offset = content.voters, base + count - 1
         else:
             count = content.count
         batch = Batch(base, base + count, effect.epoch, content, voters, voters_offset)
@@ -292,7 +294,8 @@ class Node:
         made = SnapshotId(committed[-1].end_offset, committed[-1].epoch)
         history = disk.voter_history()
         sets = [one.voters for one in history.logged if one.offset < made.end_offset]
-        voters = (sets[-1] if sets else history.first) if history.is_dynamic else None
+        first = None if history.is_static else history.first
+        voters = sets[-1] if sets else first
         known = self.model.snapshots.setdefault(made, voters)
         if known != voters:
             raise Violation(f"{self} has {voters} in {made}, not {known}")

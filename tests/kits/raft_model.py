@@ -43,6 +43,7 @@ class Model:
         *,
         seed: int = 0,
         is_static: bool = False,
+        joins_voters: bool = False,
         timeouts: Timeouts | None = None,
     ) -> None:
         self.random = Random(seed)
@@ -50,6 +51,7 @@ class Model:
         self.timeouts = timeouts or Timeouts()
         self.network = Network()
         self.is_static = is_static
+        self.joins_voters = joins_voters
         self.slowest_sync_s = 0.005
         self.checks = Checks(self.timeouts.check_quorum_s)
         self.snapshots: dict[SnapshotId, VoterSet | None] = {}
@@ -59,13 +61,12 @@ class Model:
         self._count = 0
         self.turns = 0
         keys = [self.new_key(number) for number in range(1, voter_count + observer_count + 1)]
-        self.first_voters = VoterSet(tuple(Voter(key) for key in keys[:voter_count]))
+        named = [ReplicaKey(key.node) if is_static else key for key in keys]
+        self.first_voters = VoterSet(tuple(Voter(key) for key in named[:voter_count]))
         for key in keys:
             self.add_node(key).start()
 
     def new_key(self, node: int) -> ReplicaKey:
-        if self.is_static:
-            return ReplicaKey(node)
         return ReplicaKey(node, bytes([node]) + self.random.randbytes(15))
 
     def add_node(self, key: ReplicaKey) -> Node:

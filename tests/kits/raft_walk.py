@@ -18,7 +18,12 @@ from kits.raft_checks import Violation
 from kits.raft_machine import Node
 from kits.raft_model import Model
 from moldau.cluster.raft import events
-from moldau.cluster.raft.requests import AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest
+from moldau.cluster.raft.requests import (
+    AddVoterRequest,
+    RaiseKraftVersionRequest,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+)
 from moldau.cluster.raft.voters import Voter, VoterEndpoint
 
 STEPS = 120
@@ -88,10 +93,12 @@ class Walker:
             return
         voters = leader.voters
         keys = [node.key for node in self.model.nodes]
-        lost = [key for key in voters.keys if key not in keys]
-        observers = [key for key in keys if key not in voters.keys]
+        lost = [key for key in voters.keys if not any(map(key.names, keys))]
+        observers = [key for key in keys if voters.find(key) is None]
         draw = self.random.random()
-        if lost:
+        if self.model.is_static and draw < 0.5:
+            request = RaiseKraftVersionRequest(None)
+        elif lost:
             request = RemoveVoterRequest(None, lost[0])
         elif draw < 0.4 and len(voters) > 1:
             request = RemoveVoterRequest(None, self.random.choice(voters.keys))
@@ -190,6 +197,7 @@ def walk(seed: int, steps: int = STEPS, *, prepare: Callable[[Model], None] | No
         random.choice((0, 1, 2)),
         seed=seed,
         is_static=random.random() < 0.3,
+        joins_voters=random.random() < 0.2,
     )
     walker = Walker(model, random)
     if prepare is not None:

@@ -124,6 +124,7 @@ def test_random_walks_break_no_rule_and_meet_everything():
         "clean stop",
     ):
         assert seen[name] >= 10, f"{name} is hardly met: {seen}"
+    assert seen["voters of the settings named"]
 
 
 def test_the_same_seed_makes_the_same_walk():

@@ -175,6 +175,8 @@ def snapshot_downloaded(life: Life, event: SnapshotDownloaded) -> None:
     life.log.restart(event.snapshot)
     if event.voters is not None:
         life.voter_history.restart(event.voters)
+    else:
+        life.voter_history.truncate(Offset(0))  # what this log has named was not committed
     life.emit(InstallSnapshot(event.snapshot))
     life.raise_high_watermark(Offset(event.snapshot.end_offset))
 

@@ -346,9 +346,11 @@ def test_a_snapshot_is_fetched_in_parts_and_replaces_the_log():
 
 def test_a_snapshot_without_voters_leaves_those_of_the_settings():
     node = follower(is_static=True)
+    node.life.voter_history.append(0, voter_set(1, 2, 3))  # was never committed
     download(node)
     node.step(events.SnapshotDownloaded(SNAPSHOT, None))
     assert node.life.voters == voter_set(1, 2, 3, is_static=True)
+    assert not node.life.voter_history.is_dynamic
 
 
 def test_a_damaged_snapshot_is_fetched_again():
