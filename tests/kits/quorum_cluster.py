@@ -7,7 +7,7 @@ a test may cut a node off from the voters, or from the brokers, and leave the ot
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +46,8 @@ def controller(node_id: int) -> str:
 class QuorumCluster(Cluster):
     """Brokers 1 to `size`, of which the first `voters` vote; a context manager."""
 
+    first_voter = Cluster.first_id
+
     def __init__(
         self,
         directory: Path,
@@ -57,7 +59,7 @@ class QuorumCluster(Cluster):
         links: Links | None = None,
     ) -> None:
         """`own_settings` are those of single nodes, by their ids."""
-        self.voter_ids = range(self.first_id, self.first_id + voters)
+        self.voter_ids = range(self.first_voter, self.first_voter + voters)
         self.controller_ports = {node: free_port() for node in self.voter_ids}
         self.cluster_id = uuid_text(random_uuid(system_random()))
         self.expected_errors: list[str] = []
@@ -146,6 +148,39 @@ class QuorumCluster(Cluster):
     def error_lines(self, broker_id: int) -> list[str]:
         lines = super().error_lines(broker_id)
         return [line for line in lines if not any(one in line for one in self.expected_errors)]
+
+
+class ControllersApart(QuorumCluster):
+    """Brokers 1 to `size`, and the voters 11 to 13, which are no brokers."""
+
+    first_voter = 11
+
+    def _prepare(self, settings: Mapping[str, str], links: Links | None) -> None:
+        super()._prepare(settings, links)
+        for node_id in self.voter_ids:
+            self._lives[node_id] = []
+            self.data(node_id).mkdir(parents=True)
+            properties = {
+                "node.id": str(node_id),
+                "process.roles": "controller",
+                "listeners": f"CONTROLLER://127.0.0.1:{self.controller_ports[node_id]}",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": self._voters_as_seen_by(node_id, links),
+                "log.dirs": str(self.data(node_id)),
+                **settings,
+            }
+            file = self.folder(node_id) / "server.properties"
+            file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+            said = ours("kafka-storage", "format", "-t", self.cluster_id, "-c", file)
+            assert said.status == 0, said
+
+    @property
+    def node_ids(self) -> Sequence[int]:
+        return [*self.voter_ids, *self.ids]
+
+    @property
+    def serving(self) -> list[int]:
+        return [node_id for node_id in super().serving if node_id in self.ids]
 
 
 def cut_from_voters(links: Links, cluster: QuorumCluster, node_id: int) -> None:

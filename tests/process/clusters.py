@@ -170,17 +170,22 @@ class Cluster:
         """The brokers that run and are not paused."""
         return [broker_id for broker_id in self._running if broker_id not in self._paused]
 
+    @property
+    def node_ids(self) -> Sequence[int]:
+        """Whatever has a process."""
+        return self.ids
+
     # Lives
 
     def start(self, *broker_ids: int) -> None:
         """Start brokers together, all by default, and wait until each is ready."""
         self.launch(*broker_ids)
-        for broker_id in broker_ids or self.ids:
+        for broker_id in broker_ids or self.node_ids:
             self._running[broker_id].wait_until_ready()
 
     def launch(self, *broker_ids: int) -> None:
         """Start brokers together, all by default, and wait for nothing."""
-        for broker_id in broker_ids or self.ids:
+        for broker_id in broker_ids or self.node_ids:
             assert broker_id not in self._running, f"broker {broker_id} is running"
             file = self.folder(broker_id) / "server.properties"
             serving = Serving(
@@ -363,7 +368,7 @@ class Cluster:
 
     def check_outputs(self) -> None:
         """Find errors and tracebacks that brokers have logged."""
-        for broker_id in self.ids:
+        for broker_id in self.node_ids:
             lines = self.error_lines(broker_id)
             assert not lines, f"broker {broker_id}:\n{self.output(broker_id)[-8000:]}"
 

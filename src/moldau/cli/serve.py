@@ -159,7 +159,7 @@ async def run_broker(
         ticking = asyncio.create_task(watch_loop(broker.parts.metrics.lag))
         if watched is not None:
             watched.health.obstacle = None
-        await on_ready(broker.addresses[0])
+        await on_ready(broker.bound[0][1])
         await broker.run_until(stop)
     finally:
         if ticking is not None:

@@ -1,5 +1,8 @@
 """The broker: its parts started in order, its listeners, and its stop.
 
+A controller alone is the same without what a broker has: it opens no listener for clients, loads no
+logs and never registers as a broker.
+
 Start: log directories are locked and ports taken, before anything is changed; then the metadata
 store is opened, the controllership is claimed, logs are loaded, this broker is registered and the
 partitions it holds are served; only then is what has connected meanwhile answered. Stop is the way
@@ -78,6 +81,7 @@ class Broker:
             frame_limit=settings.socket_request_max_bytes,
             limits=self._connection_limits,
         )
+        self._has_begun = False
         self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._heartbeats: asyncio.Task[None] | None = None
@@ -128,6 +132,12 @@ class Broker:
         listeners = (*self._listeners, *self._controller_listeners)
         return [(name, one.address) for name, one in zip(names, listeners, strict=True)]
 
+    @property
+    def name(self) -> str:
+        """How this node is called in messages."""
+        role = "broker" if self.parts.settings.quorum.is_broker else "controller"
+        return f"{role} {self.parts.broker_id}"
+
     # Starting
 
     async def start(self) -> None:
@@ -143,6 +153,26 @@ class Broker:
         elif self.parts.elected is None and await self.parts.controller.claim():
             self._serve_nodes()
         await self._read_metadata()
+        self._open_directories()
+        if self.parts.settings.quorum.is_broker:
+            await self._begin_as_broker()
+        self._tasks += [
+            asyncio.create_task(keep_doing(chore), name=chore.name) for chore in self._chores()
+        ]
+        self._has_begun = True
+        self._gate.open()
+        self.connections.dispatch_by(self._dispatcher.handle)
+        self.connections.begin()
+        logger.info(
+            "%s of cluster %s serves %d partitions at %s",
+            self.name,
+            self.parts.store.image.cluster_id,
+            len(self.parts.partitions),
+            ", ".join(str(address) for _name, address in self.bound),
+        )
+
+    async def _begin_as_broker(self) -> None:
+        """Load the logs, become a member of the cluster and serve what it gives this broker."""
         self._load_logs()
         self._run_for_election()
         await self._join()
@@ -153,19 +183,8 @@ class Broker:
                 ("replicas", self.parts.replicas.run()),
                 ("cleaner", self.parts.compaction.run()),
                 ("index repair", self.parts.index_repair.run()),
-                *((chore.name, keep_doing(chore)) for chore in self._chores()),
             )
         ]
-        self._gate.open()
-        self.connections.dispatch_by(self._dispatcher.handle)
-        self.connections.begin()
-        logger.info(
-            "broker %d of cluster %s serves %d partitions at %s",
-            self.parts.broker_id,
-            self.parts.store.image.cluster_id,
-            len(self.parts.partitions),
-            ", ".join(str(address) for address in self.addresses),
-        )
 
     def _run_for_election(self) -> None:
         """Answer other brokers and try to be the controller, where brokers are elected.
@@ -225,13 +244,15 @@ class Broker:
         finally:
             reading.cancel()
 
-    def _load_logs(self) -> None:
-        image = self.parts.store.image
+    def _open_directories(self) -> None:
+        cluster_id = self.parts.store.image.cluster_id
         for error in self.parts.logs.open(
-            image.cluster_id, self.parts.broker_id, self.parts.ports.boot_id
+            cluster_id, self.parts.broker_id, self.parts.ports.boot_id
         ):
             logger.error("log directory offline: %s", error)
-        clock = self.parts.ports.clock
+
+    def _load_logs(self) -> None:
+        image, clock = self.parts.store.image, self.parts.ports.clock
         started_s = clock.monotonic()
         reports = self.parts.logs.load(
             cache(lambda topic: self.parts.config_of(image.topic_config(topic)))
@@ -341,8 +362,16 @@ class Broker:
             self._failure.set_result(StorageError(paths, "all log directories have failed"))
 
     def _chores(self) -> list[Chore]:
-        settings, chores = self.parts.settings, self.parts.housekeeping
+        settings = self.parts.settings
         idle_s = settings.connections_max_idle_ms / 1000
+        return [
+            Chore("idle connections", idle_s / IDLE_LOOKS_PER_PERIOD, self._close_idle),
+            *cluster_chores(settings, self.parts.controller, self.parts.replicas),
+            *(self._log_chores() if settings.quorum.is_broker else ()),
+        ]
+
+    def _log_chores(self) -> list[Chore]:
+        settings, chores = self.parts.settings, self.parts.housekeeping
         return [
             Chore("retention", settings.log_retention_check_interval_ms / 1000, chores.retain),
             Chore("flush", FLUSH_INTERVAL_S, chores.flush),
@@ -356,8 +385,6 @@ class Broker:
                 settings.producer_id_expiration_check_interval_ms / 1000,
                 chores.expire_producers,
             ),
-            Chore("idle connections", idle_s / IDLE_LOOKS_PER_PERIOD, self._close_idle),
-            *cluster_chores(settings, self.parts.controller, self.parts.replicas),
             *self._scrub_chore(),
         ]
 
@@ -421,9 +448,10 @@ class Broker:
                 await channels.close()
         if is_member:
             await self.parts.housekeeping.close_logs(membership.records_epoch)
-            logger.info("broker %d has stopped", self.parts.broker_id)
         else:
             self.parts.logs.release()
+        if self._has_begun:
+            logger.info("%s has stopped", self.name)
 
     def _send_writes_on(self) -> None:
         """Have the next leaders take what clients write here before they have noticed."""

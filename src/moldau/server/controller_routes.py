@@ -1,7 +1,8 @@
 """Which APIs a controller's listeners serve: those of other nodes, and what they forward.
 
-Clients never come here, and none of these APIs but ApiVersions and the forwarded ones is served to
-them: whoever can send a BrokerRegistration or an AlterPartition can take a partition over.
+Clients never come here, only tools of operators (`--bootstrap-controller`). Of these APIs,
+ApiVersions, DescribeCluster and the forwarded ones alone are for them: whoever can send a
+BrokerRegistration or an AlterPartition can take a partition over.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from moldau.security.operations import AclOperation
 from moldau.server.api_permissions import API_PERMISSIONS
 from moldau.server.handlers.api_versions import ApiVersionsHandler
 from moldau.server.handlers.controller_registration import ControllerRegistrationHandler
+from moldau.server.handlers.describe_controllers import DescribeControllers
 from moldau.server.handlers.members import MemberHandlers
 from moldau.server.handlers.metadata_feed import (
     FETCH_SNAPSHOT_VERSIONS,
@@ -23,6 +25,7 @@ from moldau.server.handlers.metadata_feed import (
 )
 from moldau.server.network.dispatch import Dispatcher, Route
 from moldau.server.network.permissions import on_cluster
+from moldau.server.nodes.controller_endpoints import controller_endpoints
 from moldau.server.nodes.forwarding import FORWARDED
 from moldau.server.nodes.inner_requests import EnvelopeHandler, while_active
 from moldau.server.parts import Parts
@@ -75,6 +78,7 @@ def make_controller_dispatcher(
         Route(18, "0-5", api_versions, metrics, API_PERMISSIONS[18]),
         row(56, "2-3", members.alter_partitions),
         row(58, "0", while_active(controller, envelopes)),
+        Route(60, "0-2", _describe_controllers(parts), metrics, API_PERMISSIONS[60]),
         row(62, "0-4", members.register),
         row(63, "0-2", members.heartbeat),
         row(67, "0", members.allocate_producer_ids),
@@ -84,3 +88,8 @@ def make_controller_dispatcher(
     table = [*own, *forwarded]
     api_versions.serve(table)
     return Dispatcher(table, clock, api_versions.unsupported, metrics.lag)
+
+
+def _describe_controllers(parts: Parts) -> DescribeControllers:
+    own = controller_endpoints(parts.settings.listeners)
+    return DescribeControllers(parts.image, lambda: parts.store.leader_id, parts.broker_id, own)

@@ -46,6 +46,7 @@ from moldau.server.handlers.quorum import QuorumState
 from moldau.server.lifecycle.internal_partitions import Coordinators, LogParts
 from moldau.server.lifecycle.replicas import Replicas
 from moldau.server.lifecycle.runtimes import Runtimes
+from moldau.server.lifecycle.topic_admin import Follower, NoPartitions
 from moldau.server.nodes.broker_channels import BrokerChannels
 from moldau.server.nodes.broker_watches import BrokerWatches
 from moldau.server.nodes.controller_channel import ControllerChannel
@@ -141,7 +142,7 @@ class Parts:
         self.configs = DynamicConfigs(settings, self.image, self.broker_id)
         self.controller = self._make_controller()
         """Active where this node votes; elsewhere it refuses everything."""
-        self.live_brokers = LiveBrokers(self.image, settings.listeners.inter_broker.name)
+        self.live_brokers = LiveBrokers(self.image, settings.listeners.inter_broker)
         self.elected = self._make_elected()
         """What a broker has on ZooKeeper; None elsewhere."""
         self.quorum = self._make_quorum()
@@ -189,6 +190,8 @@ class Parts:
             settings.values.integer("replica.lag.time.max.ms") / 1000,
         )
         self.replicas = self._make_replicas()
+        self.follower: Follower = self.replicas if settings.quorum.is_broker else NoPartitions()
+        """What has to come after a change before whoever asked for it is answered."""
 
     def _make_elected(self) -> ElectedParts | None:
         if self.settings.quorum.kind is not NodeKind.ELECTED:

@@ -85,8 +85,8 @@ ACCESS_ROWS: tuple[Row, ...] = (
 def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
     """Put the handlers together; also return what answers unknown versions of ApiVersions."""
     settings, metrics = parts.settings, parts.metrics
-    topics = TopicAdmin(parts.controller, parts.image, parts.replicas)
-    creation = TopicCreation(parts.requests, parts.image, parts.replicas)
+    topics = TopicAdmin(parts.controller, parts.image, parts.follower)
+    creation = TopicCreation(parts.requests, parts.image, parts.follower)
     internal_topics = _internal_topics(parts, creation)
     coordinators = CoordinatorHandlers(
         parts.image, parts.broker_id, internal_topics, parts.runtimes.by_type
@@ -100,7 +100,7 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         deletion_enabled=settings.delete_topic_enable,
     )
     configs = ConfigHandlers(
-        parts.configs, LogLevels(parts.broker_id), parts.controller, parts.replicas
+        parts.configs, LogLevels(parts.broker_id), parts.controller, parts.follower
     )
     offsets = OffsetHandlers(
         parts.partitions,
@@ -353,7 +353,7 @@ def _produce(parts: Parts) -> ProduceHandler:
 
 def _is_for_brokers(parts: Parts) -> Callable[[Session], bool]:
     """Tell whether a session came in where brokers talk to each other."""
-    inter_broker = parts.settings.listeners.inter_broker.name
+    inter_broker = parts.settings.listeners.inter_broker
     return lambda session: session.listener == inter_broker
 
 

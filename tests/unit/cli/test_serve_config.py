@@ -43,7 +43,7 @@ def test_data_and_listen_win_over_a_file_and_its_advertised_listeners():
     assert settings.log_dirs == ("/option",)
     (endpoint,) = settings.endpoints
     assert (endpoint.advertised_host, endpoint.advertised_port) == ("127.0.0.1", 9099)
-    assert settings.listeners.inter_broker == endpoint
+    assert settings.listeners.inter_broker == endpoint.name
 
 
 def test_an_ipv6_address_is_listened_on():

@@ -73,8 +73,8 @@ def test_a_controllers_listeners_are_apart_from_those_for_clients():
 
 def test_brokers_use_the_listener_that_is_named_for_them():
     two = ("PLAINTEXT://:9092", "INTERNAL://:9093")
-    assert resolved(*two, inter_broker="INTERNAL").inter_broker.name == "INTERNAL"
-    assert resolved(*two).inter_broker.name == "PLAINTEXT"
+    assert resolved(*two, inter_broker="INTERNAL").inter_broker == "INTERNAL"
+    assert resolved(*two).inter_broker == "PLAINTEXT"
 
 
 def test_one_port_serves_an_ipv4_and_an_ipv6_listener():

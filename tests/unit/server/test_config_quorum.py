@@ -55,6 +55,58 @@ def test_a_controllers_listener_speaks_plaintext_where_nothing_is_said_of_it():
     assert quorum("process.roles=broker,controller\n" + text).kind is NodeKind.VOTER
 
 
+APART = f"""
+process.roles=controller
+listeners=CONTROLLER://:9093
+{CONTROLLER}
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "kind"),
+    [
+        ("", NodeKind.VOTER),
+        ("node.id=2\n" + THREE, NodeKind.MEMBER),
+        ("controller.quorum.bootstrap.servers=a:9093,b:9093", NodeKind.MEMBER),
+    ],
+)
+def test_a_controller_alone_votes_and_serves_no_clients(more, kind):
+    settings = BrokerSettings.load(APART + more)
+    assert (settings.quorum.kind, settings.quorum.is_broker) == (kind, False)
+    assert settings.endpoints == ()
+    assert settings.listeners.inter_broker == "PLAINTEXT"
+
+
+def test_a_controller_alone_finds_brokers_by_the_listener_that_they_use():
+    text = APART + "inter.broker.listener.name=internal"
+    assert BrokerSettings.load(text).listeners.inter_broker == "INTERNAL"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "process.roles=controller\nlisteners=PLAINTEXT://:9092,CONTROLLER://:9093\n"
+            + CONTROLLER,
+            (
+                "listeners: PLAINTEXT is not among controller.listener.names, and a node with"
+                " process.roles=controller serves other nodes only (set by line 2 of the file)"
+            ),
+        ),
+        (
+            "process.roles=controller\nlisteners=\n" + CONTROLLER,
+            (
+                "controller.listener.names: CONTROLLER is not among listeners, and other nodes"
+                " reach this one through it. Add CONTROLLER://HOST:PORT to listeners (set by line"
+                " 3 of the file)"
+            ),
+        ),
+    ],
+)
+def test_a_controller_alone_has_listeners_for_other_nodes_and_no_others(text, problem):
+    assert refusal(text) == problem
+
+
 def test_a_voter_is_known_by_its_id():
     settings = quorum(BOTH + "node.id=7\ncontroller.quorum.voters=7@[::1]:9093")
     assert settings.voters == (Voter(7, Address("::1", 9093)),)
@@ -123,7 +175,6 @@ def test_a_broker_alone_observes_the_controller_that_is_named(line):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("process.roles=controller", "a controller alone cannot be started"),
         ("process.roles=broker", "must say where one is"),
         (BROKER + "controller.quorum.voters=2@a:1", "must not be included in the set of voters"),
         (BOTH + "controller.quorum.voters=9@a:1", "the node id 1 must be included"),

@@ -174,7 +174,8 @@ class TestRefusals:
         ("text", "problem"),
         [
             ("node.id=1\nbroker.id=2", "node.id and broker.id are both set and differ (set by"),
-            ("process.roles=controller", "process.roles must name broker"),
+            ("process.roles=controller", "listeners: PLAINTEXT is not among controller.listener"),
+            ("process.roles=", "process.roles must name broker, controller or both"),
             ("process.roles=broker,zookeeper", "String must be one of: broker, controller"),
             ("log.retention.ms=0", "must be unlimited (-1) or at least 1"),
             ("log.dirs=a,,b", "log.dirs: at least one directory must be named"),

@@ -1,6 +1,6 @@
 """Which part a node plays in its cluster: who votes, and where the controllers are found. Pure.
 
-Five kinds of node come out of `process.roles` and the settings of the quorum:
+These nodes come out of `process.roles` and the settings of the quorum:
 
 * A node without a controller listener that names no other controller stands alone: its metadata is
   inside its process, and nobody else can join it.
@@ -10,6 +10,7 @@ Five kinds of node come out of `process.roles` and the settings of the quorum:
   `controller.quorum.voters` the settings name the voters. `controller.quorum.bootstrap.servers` has
   addresses only, and the metadata log names the voters (KIP-853).
 * A `broker` joins the quorum that the settings name, and observes its metadata.
+* A `controller` alone is such a sole voter or such a member, and serves no clients.
 * A node with `zookeeper.connect`, which has no `process.roles`, is a broker whose cluster is kept
   in ZooKeeper, and may be elected controller.
 
@@ -77,6 +78,8 @@ class QuorumSettings:
     """Where the metadata is kept, if it is there."""
     zookeeper_tls: ZooKeeperTls | None = None
     """How the connection to it is encrypted; None for not at all."""
+    is_broker: bool = True
+    """Whether this node has partitions and serves clients; False for a controller alone."""
 
     @property
     def has_several_controllers(self) -> bool:
@@ -102,8 +105,8 @@ def quorum_settings(values: BrokerValues, listener_names: Collection[str]) -> Qu
             zookeeper_tls=zookeeper_tls(values),
         )
     roles = values.entries("process.roles")
-    if "broker" not in roles:
-        raise ConfigError("process.roles must name broker: a controller alone cannot be started")
+    if not roles:
+        raise ConfigError("process.roles must name broker, controller or both")
     voters = _voters(values)
     controllers = tuple(one.address for one in voters) or _bootstrap_servers(values)
     names = [name.upper() for name in values.entries("controller.listener.names")]
@@ -111,11 +114,20 @@ def quorum_settings(values: BrokerValues, listener_names: Collection[str]) -> Qu
         _check_addresses(VOTERS if voters else BOOTSTRAP, controllers)
     if "controller" in roles:
         _check_voter(values, voters)
+        if not is_broker(values):
+            _check_controller_listeners(names, listener_names)
         kind = _kind_of_voter(controllers, names, listener_names)
     else:
         _check_observer(values, voters, controllers, set(names).intersection(listener_names))
         kind = NodeKind.OBSERVER
-    return QuorumSettings(kind, voters, controllers, names[0] if names else "")
+    return QuorumSettings(
+        kind, voters, controllers, names[0] if names else "", is_broker=is_broker(values)
+    )
+
+
+def is_broker(values: BrokerValues) -> bool:
+    """Tell whether a node has partitions and serves clients."""
+    return set(values.entries("process.roles")) != {"controller"}
 
 
 def _check_addresses(key: str, controllers: Sequence[Address]) -> None:
@@ -154,15 +166,15 @@ def _check_controller_listeners(names: Collection[str], listener_names: Collecti
     """Refuse a voter whom the others could not reach; ConfigError."""
     if not names:
         raise ConfigError(
-            "controller.listener.names is not set: the other voters reach this node through a"
+            "controller.listener.names is not set: other nodes reach this one through a"
             " listener of its own. Add CONTROLLER://HOST:PORT to listeners, and set"
             " controller.listener.names=CONTROLLER"
         )
     missing = [name for name in names if name not in listener_names]
     if missing:
         raise ConfigError(
-            f"controller.listener.names: {missing[0]} is not among listeners, and the other voters"
-            f" reach this node through it. Add {missing[0]}://HOST:PORT to listeners"
+            f"controller.listener.names: {missing[0]} is not among listeners, and other nodes"
+            f" reach this one through it. Add {missing[0]}://HOST:PORT to listeners"
         )
 
 

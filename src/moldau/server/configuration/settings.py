@@ -21,7 +21,7 @@ from moldau.server.configuration.broker_configs.earlier import REPLACED
 from moldau.server.configuration.broker_configs.network import HOST_LIMIT
 from moldau.server.configuration.broker_configs.own import ADDRESS
 from moldau.server.configuration.definition import Status, printable, split_list
-from moldau.server.configuration.quorum import QuorumSettings, quorum_settings
+from moldau.server.configuration.quorum import QuorumSettings, is_broker, quorum_settings
 from moldau.server.configuration.sources import ReadFile, Setting, Settings, gather
 from moldau.server.configuration.values import NOTHING, BrokerValues
 from moldau.server.configuration.zookeeper_tls import unread_login
@@ -262,6 +262,7 @@ def _listeners(values: BrokerValues, host_name: Callable[[], str]) -> Listeners:
             values.text("inter.broker.listener.name"),
             values.text("security.inter.broker.protocol") or "",
             values.entries("controller.listener.names"),
+            is_broker=is_broker(values),
         ),
         host_name,
     )

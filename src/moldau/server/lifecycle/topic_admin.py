@@ -24,6 +24,13 @@ class Follower(Protocol):
         ...
 
 
+class NoPartitions:
+    """The follower of a controller alone, which has no partitions to wait for."""
+
+    async def reached(self, version: int) -> None:
+        """Return at once."""
+
+
 class TopicCreation:
     """Creates topics that clients name, on any broker."""
 

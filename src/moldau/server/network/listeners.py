@@ -3,7 +3,8 @@
 Pure: texts of the settings in, endpoints out, ConfigError if they contradict each other. The rules
 are Kafka's: a listener has a name, the name is mapped to a security protocol, an empty host means
 every interface, and what is advertised must be an address a client can connect to. Listeners named
-by `controller.listener.names` are for other nodes of the cluster, never for clients.
+by `controller.listener.names` are for other nodes of the cluster, never for clients. A node that is
+a controller alone has no others.
 """
 
 from __future__ import annotations
@@ -51,16 +52,18 @@ class ListenerConfigs:
     inter_broker_listener_name: str | None = None
     inter_broker_protocol: str = "PLAINTEXT"
     controller_listener_names: Sequence[str] = ()
+    is_broker: bool = True
+    """Whether the node serves clients; False for a controller alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The listeners of one broker."""
+    """The listeners of one node."""
 
     endpoints: tuple[Endpoint, ...]
     """Those for clients and other brokers, in the order of the settings."""
-    inter_broker: Endpoint
-    """The one other brokers use."""
+    inter_broker: str
+    """The name of the one by which brokers reach each other."""
     controller: tuple[Endpoint, ...] = ()
     """Those for nodes that ask the controller in this process; none where nobody can join it."""
 
@@ -83,8 +86,13 @@ def resolve_listeners(configs: ListenerConfigs, host_name: Callable[[], str]) ->
     controller = {name.upper() for name in configs.controller_listener_names}
     declared = _parse_listeners("listeners", configs.listeners)
     opened = [one for one in declared if one.name not in controller]
-    if not opened:
+    if configs.is_broker and not opened:
         raise ConfigError("listeners: at least one listener must be for clients")
+    if opened and not configs.is_broker:
+        raise ConfigError(
+            f"listeners: {opened[0].name} is not among controller.listener.names, and a node with"
+            " process.roles=controller serves other nodes only"
+        )
     _refuse_shared_ports(declared)
     advertised = _advertised(configs, opened, controller)
     endpoints, for_nodes = (
@@ -190,16 +198,18 @@ def _endpoint(
     )
 
 
-def _inter_broker(configs: ListenerConfigs, endpoints: Sequence[Endpoint]) -> Endpoint:
+def _inter_broker(configs: ListenerConfigs, endpoints: Sequence[Endpoint]) -> str:
     name = configs.inter_broker_listener_name
     if name is not None:
-        for endpoint in endpoints:
-            if endpoint.name == name.upper():
-                return endpoint
-        raise ConfigError(f"inter.broker.listener.name: {name} is not among listeners")
+        if configs.is_broker and all(one.name != name.upper() for one in endpoints):
+            raise ConfigError(f"inter.broker.listener.name: {name} is not among listeners")
+        return name.upper()
     for endpoint in endpoints:
         if endpoint.security_protocol.name == configs.inter_broker_protocol:
-            return endpoint
+            return endpoint.name
+    if not configs.is_broker:
+        # The listeners of brokers stand in their own settings; by default they have this name.
+        return configs.inter_broker_protocol
     raise ConfigError(
         f"security.inter.broker.protocol: no listener speaks {configs.inter_broker_protocol}"
     )

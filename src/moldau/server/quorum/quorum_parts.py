@@ -14,7 +14,7 @@ from moldau.base.ids import random_uuid
 from moldau.cluster.feature_updates import QuorumContext
 from moldau.cluster.features import supported_features
 from moldau.cluster.kraft.store import RaftStore
-from moldau.cluster.model import Broker, Endpoint, RegisteredController
+from moldau.cluster.model import Broker, RegisteredController
 from moldau.cluster.raft.requests import RaiseKraftVersionRequest
 from moldau.cluster.raft.voters import NodeId, VoterSet
 from moldau.cluster.store import OutcomeUnknown, StoreFailed
@@ -23,6 +23,7 @@ from moldau.server.configuration.quorum import NodeKind
 from moldau.server.handlers.voter_changes import VoterChangeHandlers
 from moldau.server.nodes.broker_channels import BrokerChannels
 from moldau.server.nodes.broker_watches import BrokerWatches
+from moldau.server.nodes.controller_endpoints import controller_endpoints
 from moldau.server.nodes.elected_controller import ElectedChannel, ElectedController
 from moldau.server.nodes.remote_controller import Channels, RemoteController
 from moldau.server.quorum.node_watches import NodeWatches
@@ -154,15 +155,7 @@ class QuorumParts:
         registration = RegisteredController(
             parts.broker_id,
             random_uuid(parts.ports.random),
-            tuple(
-                Endpoint(
-                    one.name,
-                    one.advertised_host,
-                    one.advertised_port or one.port,
-                    one.security_protocol,
-                )
-                for one in parts.settings.listeners.controller
-            ),
+            controller_endpoints(parts.settings.listeners),
             tuple(features.values()),
         )
         await register_own_controller(parts.controller, parts.channels.membership, registration)

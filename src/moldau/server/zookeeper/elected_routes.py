@@ -49,7 +49,7 @@ def elected_routes(
         frame_limit=parts.settings.socket_request_max_bytes,
     )
 
-    listener = parts.settings.listeners.inter_broker.name
+    listener = parts.settings.listeners.inter_broker
     return [
         Route(key, versions, _only_on(listener, handler), metrics, NODE_PERMISSIONS)
         for key, versions, handler in (

@@ -26,7 +26,7 @@ from moldau.protocol.messages.transactions import (
 from moldau.protocol.registry import api_of, encode_request
 from moldau.server.nodes.forwarding import FORWARDED
 
-FETCH, API_VERSIONS, ADD_PARTITIONS = 1, 18, 24
+FETCH, API_VERSIONS, ADD_PARTITIONS, DESCRIBE_CLUSTER = 1, 18, 24, 60
 OF_NODES = {56, 58, 59, 62, 63, 67, 70, 73}
 """AlterPartition, Envelope, FetchSnapshot, BrokerRegistration, BrokerHeartbeat,
 AllocateProducerIds, ControllerRegistration, AssignReplicasToDirs."""
@@ -59,7 +59,7 @@ def frame_of(request, version):
 @with_nodes
 async def test_a_controller_serves_nodes_and_what_they_forward_and_nothing_else(voter, broker):
     served = set(voter._controller_dispatcher.routes)
-    assert served == OF_NODES | {FETCH, API_VERSIONS} | set(FORWARDED)
+    assert served == OF_NODES | {FETCH, API_VERSIONS, DESCRIBE_CLUSTER} | set(FORWARDED)
     assert broker._controller_dispatcher is None
 
 
