@@ -303,7 +303,7 @@ class Broker:
         """Become a member of the cluster, and wait until the controller lets this broker serve."""
         registration = BrokerRegistration(
             self.parts.broker_id,
-            random_uuid(self.parts.ports.random),
+            self._incarnation_id(),
             tuple(
                 AdvertisedEndpoint(
                     endpoint.name,
@@ -324,6 +324,20 @@ class Broker:
         await self._unless_failed(membership.register(registration))
         self._heartbeats = asyncio.create_task(membership.run(), name="heartbeats")
         await self._unless_failed(membership.unfenced())
+
+    def _incarnation_id(self) -> bytes:
+        """Return the incarnation of this life: that of the last one if it never was in service.
+
+        One that was in service has an epoch that its disk had no room to keep. One that had other
+        log directories had replicas that are gone.
+        """
+        logs = self.parts.logs
+        incarnation_id = logs.incarnation_id()
+        known = self.parts.store.image.brokers.get(self.parts.broker_id)
+        if known is None or known.incarnation_id != incarnation_id:
+            return incarnation_id
+        is_unchanged = known.fenced and set(known.log_directories) == set(logs.directory_ids)
+        return incarnation_id if is_unchanged else random_uuid(self.parts.ports.random)
 
     async def _unless_failed(self, work: Coroutine[Any, Any, None]) -> None:
         """Wait for the controller to let this broker in; UserError if it never will.

@@ -233,6 +233,8 @@ class OpenMark:
     boot_id: str
     broker_epoch: int = -1
     """Of the last registration whose answer has arrived; -1 if there was none."""
+    incarnation_id: bytes = b""
+    """Under which the broker asks to be registered; empty once that was answered."""
 
 
 def read_open_mark(files: Files, folder: str) -> OpenMark | None:
@@ -249,12 +251,28 @@ def read_open_mark(files: Files, folder: str) -> OpenMark | None:
     boot_id, broker_epoch = found.get("bootId"), found.get("brokerEpoch")
     if not isinstance(boot_id, str):
         return None
-    return OpenMark(boot_id, broker_epoch) if type(broker_epoch) is int else OpenMark(boot_id)
+    if type(broker_epoch) is not int:
+        return OpenMark(boot_id)
+    return OpenMark(boot_id, broker_epoch, _incarnation(found.get("incarnationId")))
+
+
+def _incarnation(text: object) -> bytes:
+    """Read an id, or nothing: then the next life asks under another one, which is safe."""
+    try:
+        return uuid_bytes(text) if isinstance(text, str) else b""
+    except ValueError:
+        return b""
 
 
 def write_open_mark(files: Files, folder: str, mark: OpenMark) -> None:
     """Replace the open mark."""
-    content = {"version": 0, "bootId": mark.boot_id, "brokerEpoch": mark.broker_epoch}
+    content: dict[str, object] = {
+        "version": 0,
+        "bootId": mark.boot_id,
+        "brokerEpoch": mark.broker_epoch,
+    }
+    if mark.incarnation_id:
+        content["incarnationId"] = uuid_text(mark.incarnation_id)
     text = json.dumps(content, separators=(",", ":"))
     write_atomically(files, f"{folder}/{OPEN_MARK}", text.encode())
 

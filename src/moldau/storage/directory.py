@@ -149,14 +149,14 @@ class LogDirectory:
         with disk_errors(self.path):
             read_meta_properties(self._resources.files, self.path)
 
-    def open(self, cluster_id: str, node_id: int, boot_id: str) -> None:
+    def open(self, cluster_id: str, node_id: int, boot_id: str, incarnation_id: bytes) -> None:
         """Lock the directory if needed and check its owner; UserError if it is another node."""
         if self._lock is None:
             self.lock()
         files = self._resources.files
         with disk_errors(self.path):
             self.identity = self._identify(cluster_id, node_id)
-            self.last_use.read(boot_id)
+            self.last_use.read(boot_id, incarnation_id)
             files.remove(f"{self.path}/{ROOM_PROBE}")
         try:
             self.last_use.write()

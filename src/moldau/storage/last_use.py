@@ -5,6 +5,10 @@ epoch given to its id, and nothing was lost since, its replicas still have all t
 The epoch must come from the directory itself. The metadata have the last epoch of the id, which may
 be that of a broker on another machine: it had the same id for a while, and this directory lacks
 what it acknowledged.
+
+A broker may be registered and not hear of it before it ends. Its epoch would be unknown here, and
+the next life would count as one that has lost records. So the mark also has the incarnation under
+which a broker asks. The next life asks under the same one, and keeps the epoch that it was given.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ class LastUse:
         "_written",
         "broker_epoch",
         "clean",
+        "incarnation_id",
         "power_lost",
     )
 
@@ -55,9 +60,15 @@ class LastUse:
         """Whether unsynced bytes may be lost: an unclean shutdown before the last boot."""
         self.broker_epoch = -1
         """The epoch of the broker that acknowledged the last records; -1 if some may be lost."""
+        self.incarnation_id = b""
+        """Under which a broker on this directory should ask to be registered."""
 
-    def read(self, boot_id: str) -> None:
-        """Read the marks that the last use has left; OSError if the disk fails."""
+    def read(self, boot_id: str, incarnation_id: bytes) -> None:
+        """Read the marks that the last use has left; OSError if the disk fails.
+
+        The incarnation is a new one. That of the last use counts instead if it may have been
+        registered without hearing of it, and has lost nothing since.
+        """
         clean = read_clean_mark(self._files, self._folder)
         opened = read_open_mark(self._files, self._folder)
         self._boot_id, self._written = boot_id, opened
@@ -69,18 +80,21 @@ class LastUse:
             self.broker_epoch = opened.broker_epoch
         else:
             self.power_lost, self.broker_epoch = True, -1
+        self.incarnation_id = incarnation_id
         if not self.power_lost:
+            if opened is not None and opened.boot_id == boot_id:
+                self.incarnation_id = opened.incarnation_id or incarnation_id
             # The clean mark is removed before this broker registers, and its epoch stays known.
-            self.note(self.broker_epoch)
+            self.note(self.broker_epoch, self.incarnation_id)
 
     @property
     def marked_epoch(self) -> int:
         """The broker epoch that the open mark has on the disk; -1 if it has none."""
         return -1 if self._written is None else self._written.broker_epoch
 
-    def note(self, broker_epoch: int) -> None:
-        """Set the epoch that the open mark is to have."""
-        self._noted = OpenMark(self._boot_id, broker_epoch)
+    def note(self, broker_epoch: int, incarnation_id: bytes = b"") -> None:
+        """Set what the open mark is to have; no incarnation once the broker is registered."""
+        self._noted = OpenMark(self._boot_id, broker_epoch, incarnation_id)
 
     def write(self) -> None:
         """Write the open mark, unless it says what is noted. It blocks.

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from moldau.base.checks import crash_point
 from moldau.base.errors import DiskFull, StorageError, UserError
 from moldau.base.files import Files
-from moldau.base.ids import Offset, PartitionKey, TopicId
+from moldau.base.ids import Offset, PartitionKey, TopicId, random_uuid
 from moldau.storage.compaction.choice import Dirt, assess
 from moldau.storage.compaction.swap import Cleaning, Limits
 from moldau.storage.directory import LogDirectory
@@ -84,9 +84,10 @@ class LogManager:
         UserError if a directory is in use or belongs to another node, or if none is usable.
         """
         errors = []
+        incarnation_id = random_uuid(self._resources.random)
         for directory in self.directories:
             try:
-                directory.open(cluster_id, node_id, boot_id)
+                directory.open(cluster_id, node_id, boot_id, incarnation_id)
             except StorageError as error:
                 errors.append(error)
             except UserError:
@@ -134,6 +135,12 @@ class LogManager:
         """
         epochs = {directory.last_use.broker_epoch for directory in self.directories}
         return epochs.pop() if len(epochs) == 1 else -1
+
+    def incarnation_id(self) -> bytes:
+        """Return under which incarnation to register; a new one if a directory knows another."""
+        known = {directory.last_use.incarnation_id for directory in self.directories}
+        agreed = known.pop() if len(known) == 1 else b""
+        return agreed or random_uuid(self._resources.random)
 
     def prepare_open_marks(self, broker_epoch: int) -> Iterator[Callable[[], None]]:
         """Yield a call for each directory; it writes the epoch of a new registration there."""

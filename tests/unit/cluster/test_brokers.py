@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from kits.metadata_samples import after, directory_id, registration, with_brokers, with_topic
+from kits.metadata_samples import (
+    after,
+    decided,
+    directory_id,
+    registration,
+    with_brokers,
+    with_topic,
+)
 from moldau.cluster.brokers import (
     allocate_producer_ids,
     begin_controlled_shutdown,
@@ -211,6 +218,19 @@ def test_the_only_replica_stays_whatever_it_lost():
     image = after(image, unfence_broker(image, image.brokers[1]))
     assert state(only(image)) == (1, (1,), ())
     assert not only(image).recovering
+
+
+def test_a_registration_that_was_not_heard_of_is_asked_for_again_and_costs_nothing():
+    """The next life asks as the same incarnation, and keeps what the first one was given."""
+    image = with_partition(with_three(min_insync_replicas="2"), isr=(1, 2))
+    before = image.brokers[1].epoch
+    unheard = registration(1, incarnation=99, previous_epoch=before)
+    epoch, image = decided(image, register_broker(image, unheard))
+    again, kept = decided(image, register_broker(image, unheard, has_session=True))
+    assert again == epoch
+    assert state(only(kept)) == (2, (2,), (1,))
+    other = registration(1, incarnation=98, previous_epoch=before)
+    assert state(only(after(image, register_broker(image, other)))) == (2, (2,), ())
 
 
 def test_without_the_feature_a_new_incarnation_just_leaves_the_isr():

@@ -176,6 +176,14 @@ class TestMarks:
         write_open_mark(DISK, str(tmp_path), OpenMark("5d5a3c9e", 17))
         assert read_open_mark(DISK, str(tmp_path)) == OpenMark("5d5a3c9e", 17)
 
+    def test_the_open_mark_keeps_the_incarnation_that_was_not_answered(self, tmp_path):
+        asking = OpenMark("5d5a3c9e", 17, bytes(range(16)))
+        write_open_mark(DISK, str(tmp_path), asking)
+        assert read_open_mark(DISK, str(tmp_path)) == asking
+        spoilt = (tmp_path / OPEN_MARK).read_text().replace("AAEC", "A*EC")
+        (tmp_path / OPEN_MARK).write_text(spoilt)
+        assert read_open_mark(DISK, str(tmp_path)) == OpenMark("5d5a3c9e", 17)
+
     @pytest.mark.parametrize("rest", [b"", b',"brokerEpoch":"x"', b',"brokerEpoch":true'])
     def test_an_open_mark_without_an_epoch_has_its_boot_id(self, tmp_path, rest):
         (tmp_path / OPEN_MARK).write_bytes(b'{"version":0,"bootId":"5d5a3c9e"' + rest + b"}")

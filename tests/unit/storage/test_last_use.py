@@ -20,9 +20,12 @@ TWO = ("/data", "/more")
 class Life:
     """One start on a disk, up to the loaded logs."""
 
+    count = 0
+
     def __init__(self, disk=None, boot_id="boot-1", directories=("/data",)):
         self.disk = disk or SimDisk(random.Random(1))
-        resources = Resources(self.disk, HandClock(), random.Random(2))
+        Life.count += 1
+        resources = Resources(self.disk, HandClock(), random.Random(Life.count))
         self.manager = LogManager(resources, directories)
         self.manager.open("cluster", 1, boot_id)
         self.manager.load(lambda topic: LogConfig())
@@ -77,14 +80,35 @@ def test_after_a_power_cut_such_a_start_changes_nothing():
     assert again.register(18).next("boot-2").last_epoch == 18
 
 
+def test_a_life_that_does_not_hear_of_its_registration_leaves_its_incarnation_to_the_next():
+    life = Life(directories=TWO).register(17).next()
+    asked_under = life.manager.incarnation_id()
+    again = life.next()
+    assert again.manager.incarnation_id() == asked_under
+    stopped = again.stop(17).next()
+    assert stopped.manager.incarnation_id() == asked_under
+    assert stopped.register(18).next().manager.incarnation_id() != asked_under
+
+
+def test_what_may_have_lost_records_is_another_incarnation():
+    life = Life().register(17).next()
+    assert life.next("boot-2").manager.incarnation_id() != life.manager.incarnation_id()
+    two = Life(directories=TWO).register(17).next()
+    one_is_new = two.disk.kill()
+    one_is_new.remove(f"/more/{OPEN_MARK}")
+    found = Life(one_is_new, directories=TWO).manager.incarnation_id()
+    assert found != two.manager.incarnation_id()
+
+
 def test_the_epoch_of_a_later_registration_counts():
     assert Life().register(17).register(18).next().last_epoch == 18
 
 
 def test_an_epoch_that_is_known_is_not_written_again():
-    life = Life().register(17).next()
+    life = Life().register(17).next().register(17)
     life.disk.faults.fail(Operation.SYNC, f"/data/{OPEN_MARK}.tmp")
     life.register(17)
+    life.disk.faults.heal()
     assert life.next().last_epoch == 17
 
 

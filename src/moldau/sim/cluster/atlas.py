@@ -3,9 +3,8 @@
 A power cut or a new disk may take back what a broker has acknowledged. So may a disk that failed:
 nobody knows what of it is there when it works again, and the controller counts its replicas as
 incomplete. It does so too after the kill of a broker whose disk was so full that it could not mark
-its records. In a quorum a broker may have ended when it is registered, because only the next leader
-commits that; it could not mark its records either. Such a replica is damaged until its broker has
-registered again, and the replica has been out of the ISR and has come back into it.
+its records. Such a replica is damaged until its broker has registered again, and the replica has
+been out of the ISR and has come back into it.
 What was acknowledged is safe while fewer replicas are damaged than `min.insync.replicas`. Beyond
 that nothing is promised for the records of this partition, until the end of the run.
 """
@@ -33,14 +32,8 @@ class _Damage:
 class Atlas:
     """The damage of one run."""
 
-    def __init__(self, nodes: Nodes, *, registers_late: bool = False) -> None:
-        """`registers_late` tells whether a broker may be registered that has ended by then."""
+    def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
-        self._registers_late = registers_late
-        self._epochs: dict[int, int] = {}
-        """With which each broker was registered last."""
-        self._marked: dict[int, set[int]] = {node.id: set() for node in nodes.all}
-        """Which epochs each broker has marked on its disk, as far as that was seen."""
         self._damaged: dict[PartitionKey, dict[int, _Damage]] = {}
         self.exceeded: set[PartitionKey] = set()
         """Partitions whose records may be lost."""
@@ -54,9 +47,7 @@ class Atlas:
 
     def lost_records(self, broker_id: int) -> None:
         """Note that a broker may have lost whatever it had not synced, or everything."""
-        self._damage(broker_id, self._nodes.by_id(broker_id).process.life)
-
-    def _damage(self, broker_id: int, life: int) -> None:
+        life = self._nodes.by_id(broker_id).process.life
         for topic, partition in self._nodes.image.replicas_on(BrokerId(broker_id)):
             key = PartitionKey(topic.name, partition.index)
             damaged = self._damaged.setdefault(key, {})
@@ -66,8 +57,6 @@ class Atlas:
 
     def follow(self, image: MetadataImage) -> None:
         """Learn from new metadata which replicas are as good as the others again."""
-        if self._registers_late:
-            self._follow_registrations(image)
         for key, damaged in self._damaged.items():
             partition = image.partition(key)
             if partition is None:
@@ -79,21 +68,6 @@ class Atlas:
                     del damaged[broker_id]
                 elif broker_id not in (*partition.isr, *partition.eligible_leaders):
                     damage.has_left = True
-
-    def _follow_registrations(self, image: MetadataImage) -> None:
-        """Take note of brokers that have registered anew and never heard of the time before."""
-        for node in self._nodes.all:
-            marked, broker = self._marked[node.id], node.process.newest_broker
-            if node.process.alive and broker is not None:
-                for directory in broker.parts.logs.directories:
-                    marked |= {directory.last_use.broker_epoch, directory.last_use.marked_epoch}
-            registered = image.brokers.get(BrokerId(node.id))
-            if registered is None:
-                continue
-            before = self._epochs.get(node.id, registered.epoch)
-            self._epochs[node.id] = registered.epoch
-            if before not in (registered.epoch, *marked):
-                self._damage(node.id, node.process.life - 1)
 
     def _is_registered_since(self, broker_id: int, damage: _Damage) -> bool:
         process = self._nodes.by_id(broker_id).process

@@ -133,7 +133,7 @@ class _ClusterScenario:
         self._ensemble = keeper.ensemble if isinstance(keeper, OnZooKeeper) else None
         if self._ensemble is not None:
             TreeMonitor(self._ensemble, self.targets.seen)
-        self._atlas = Atlas(self._nodes, registers_late=isinstance(keeper, InQuorum))
+        self._atlas = Atlas(self._nodes)
         self._monitor = Monitor(self._nodes, self._atlas, self.targets.seen)
         quorum = keeper if isinstance(keeper, InQuorum) else None
         self._quorum = (
