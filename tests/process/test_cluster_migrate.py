@@ -192,7 +192,7 @@ def test_a_move_is_given_up_or_ended_and_then_no_broker_starts_on_zookeeper(
     assert moved.returncode == 0, moved.stderr
     again = migrate(connect, config)
     assert (again.returncode, "only the switch is left" in again.stdout) == (0, True)
-    broker = open_cluster(folder).broker(1)
+    broker = open_cluster(folder).node(1)
     old = subprocess.run(
         command_of(broker), capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )

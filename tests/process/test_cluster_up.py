@@ -6,10 +6,12 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_harness.topics import read_all, send
+from kafka_harness.waiting import eventually
 from kits.cli_kit import moldau
 from kits.local_cluster import (
     brokers,
@@ -92,6 +94,33 @@ def test_a_broker_that_dies_is_reported_and_the_others_go_on(folder: Path) -> No
     assert states(folder) == ["stopped", "stopped"]
 
 
+def test_controllers_may_be_nodes_of_their_own(folder: Path) -> None:
+    port = free_base_port(3)
+    shape = ("--brokers", 1, "--controllers", 3, "--base-port", port)
+    up = run(folder, "up", *shape, "--detach")
+    assert (up.returncode, up.stdout) == (0, f"BOOTSTRAP=127.0.0.1:{port}\n"), up.stderr
+
+    def status() -> dict[str, Any]:
+        told: dict[str, Any] = moldau("cluster", "status", "--data", folder, "-o", "json").data
+        return told
+
+    told = status()
+    assert [(one["id"], one["state"], one["port"]) for one in told["controllers"]] == [
+        (number, "running", port + number - 1) for number in (11, 12, 13)
+    ]
+    assert [one["node"] for one in told["quorum"]["voters"]] == [11, 12, 13]
+    active = told["controller"]
+    killed = run(folder, "kill", active)
+    assert (killed.returncode, killed.stdout) == (0, f"controller {active} was killed\n")
+    eventually(lambda: status()["controller"] not in (None, active), "another one is active")
+    started = run(folder, "start", active)
+    where = f"127.0.0.1:{port + active - 1}"
+    assert started.stdout.startswith(f"controller {active} is up at {where} (pid "), started.stderr
+    down = run(folder, "down")
+    assert down.stdout.splitlines()[0] == "broker 1 has stopped"
+    assert down.stdout.count("controller 1") == 3
+
+
 def test_the_last_broker_takes_the_command_with_it(folder: Path) -> None:
     with foreground(folder, "--brokers", 1, "--base-port", free_base_port(1)) as up:
         assert run(folder, "kill", 1).returncode == 0
@@ -116,7 +145,7 @@ def test_a_second_signal_ends_brokers_that_do_not_stop(folder: Path) -> None:
     with foreground(folder, "--brokers", 2, "--base-port", free_base_port(2)) as up:
         cluster = find_cluster(folder)
         assert cluster is not None
-        paused = find(cluster.broker(2))
+        paused = find(cluster.node(2))
         assert paused is not None
         with paused:
             paused.signal(signal.SIGSTOP)
@@ -188,7 +217,7 @@ def test_if_one_broker_does_not_come_up_none_is_left(folder: Path) -> None:
     cluster = preparing.claim(folder, 2, free_base_port(2))
     folder.mkdir()
     preparing.prepare(cluster, {})
-    lock = Disk().lock(str(cluster.broker(2).data / LOCK))
+    lock = Disk().lock(str(cluster.node(2).data / LOCK))
     up = run(folder, "up")
     lock.release()
     assert (up.returncode, up.stdout) == (1, "")
@@ -196,5 +225,5 @@ def test_if_one_broker_does_not_come_up_none_is_left(folder: Path) -> None:
     log = folder / "broker-2" / "broker.log"
     assert lines[-1] == (f"moldau: broker 2 did not come up: it ended; above is the end of {log}")
     assert f"  {log.read_text().splitlines()[-1]}" in lines
-    assert str(cluster.broker(2).data) in lines[-2]
+    assert str(cluster.node(2).data) in lines[-2]
     assert states(folder) == ["stopped", "stopped"]

@@ -16,7 +16,7 @@ from moldau.cli.clusters.layout import (
     BROKERS_MAX,
     DEFAULT_CONTROLLERS,
     ClusterFolder,
-    LocalBroker,
+    LocalNode,
     Member,
     ZooKeeperChoice,
     open_cluster,
@@ -41,11 +41,11 @@ def data_option(*, required: bool = True) -> Callable[[Command], Command]:
 
 
 ZOOKEEPER = "zookeeper"
-"""What stands in the place of a broker's number."""
+"""What stands in the place of a node's number."""
 
 
 class MemberName(click.ParamType[int | str]):
-    """The number of a broker, or `zookeeper`."""
+    """The number of a broker or a controller, or `zookeeper`."""
 
     name = "member"
 
@@ -56,7 +56,7 @@ class MemberName(click.ParamType[int | str]):
         if value == ZOOKEEPER:
             return value
         if not re.fullmatch(r"[1-9][0-9]{0,8}", value):
-            self.fail(f"{value!r} is no number of a broker, and not {ZOOKEEPER!r}", param, ctx)
+            self.fail(f"{value!r} is no number of a node, and not {ZOOKEEPER!r}", param, ctx)
         return int(value)
 
 
@@ -65,7 +65,7 @@ _RUNS_ALREADY: Final = (
     " and `moldau cluster down` stops all"
 )
 
-member_argument = click.argument("name", metavar="BROKER|zookeeper", type=MemberName())
+member_argument = click.argument("name", metavar="NODE|zookeeper", type=MemberName())
 
 
 @click.command()
@@ -75,8 +75,8 @@ member_argument = click.argument("name", metavar="BROKER|zookeeper", type=Member
 )
 @click.option(
     "--controllers", type=click.IntRange(1, BROKERS_MAX),
-    help="How many brokers vote on the metadata, from the first one on; more than half of them have"
-    f" to run [{DEFAULT_CONTROLLERS} if there are so many, or as DIR has].",
+    help="How many controllers to start that are no brokers; more than half of them have to run"
+    f" [none: the first {DEFAULT_CONTROLLERS} brokers vote, or as DIR has].",
 )  # fmt: skip
 @click.option(
     "--base-port", type=click.IntRange(1, BASE_PORT_MAX), metavar="PORT",
@@ -110,6 +110,7 @@ def up(
     \b
     moldau cluster up --data ./cluster
     moldau cluster up --data ./cluster --brokers 5 --base-port 19092 --detach
+    moldau cluster up --data ./cluster --brokers 5 --controllers 3
     moldau cluster up --data ./cluster --zookeeper
     """
     from moldau.cli.clusters import preparing, processes  # noqa: PLC0415 - help needs no broker
@@ -154,7 +155,7 @@ def up(
 @member_argument
 @data_option()
 def stop(name: int | str, data: Path) -> None:
-    """Stop one broker, or the ZooKeeper, of a cluster on this machine in order."""
+    """Stop one broker or controller, or the ZooKeeper, of a cluster on this machine in order."""
     from moldau.cli.clusters import stopping  # noqa: PLC0415 - help needs no processes
 
     member = _member(open_cluster(data), name)
@@ -165,7 +166,7 @@ def stop(name: int | str, data: Path) -> None:
 @member_argument
 @data_option()
 def kill(name: int | str, data: Path) -> None:
-    """End one broker, or the ZooKeeper, of a cluster on this machine at once, as a crash does."""
+    """End a broker, a controller or the ZooKeeper of a cluster on this machine, as a crash does."""
     from moldau.cli.clusters import stopping  # noqa: PLC0415 - help needs no processes
 
     member = _member(open_cluster(data), name)
@@ -173,10 +174,10 @@ def kill(name: int | str, data: Path) -> None:
 
 
 @click.command()
-@click.argument("names", metavar="BROKER|zookeeper...", type=MemberName(), nargs=-1, required=True)
+@click.argument("names", metavar="NODE|zookeeper...", type=MemberName(), nargs=-1, required=True)
 @data_option()
 def start(names: tuple[int | str, ...], data: Path) -> None:
-    """Start brokers, or the ZooKeeper, of a cluster on this machine; return once they are up.
+    """Start nodes, or the ZooKeeper, of a cluster on this machine; return once they are up.
 
     A broker is up only while more than half of the controllers run, so that several may have to be
     started together. The ZooKeeper of the cluster is started too, if brokers need it.
@@ -197,7 +198,7 @@ def start(names: tuple[int | str, ...], data: Path) -> None:
         if zookeeper is not None and processes.running_id(zookeeper) is None:
             members = list(dict.fromkeys([zookeeper, *members]))
         for member in members:
-            if isinstance(member, LocalBroker):
+            if isinstance(member, LocalNode):
                 preparing.format_directory(cluster, member)
         try:
             bring_up(members, signals, click.echo)
@@ -283,7 +284,7 @@ def _zookeeper_choice(has_own: bool, connect: str | None) -> ZooKeeperChoice | N
 
 def _member(cluster: ClusterFolder, name: int | str) -> Member:
     if isinstance(name, int):
-        return cluster.broker(name)
+        return cluster.node(name)
     if cluster.zookeeper is None:
         raise UserError(f"{cluster.path} has no ZooKeeper of its own")
     return cluster.zookeeper

@@ -6,6 +6,7 @@
     DIR/broker-N/data                log directory
     DIR/broker-N/broker.log          what the process says, of all its runs
     DIR/broker-N/broker.pid          number, start time and command line of the process
+    DIR/controller-N/                the same of a controller that is no broker
     DIR/zookeeper/                   the same of a ZooKeeper, if the cluster has its own
 
 `cluster.json` comes first; only a move from ZooKeeper changes it. A folder with other contents is
@@ -30,6 +31,8 @@ DEFAULT_CONTROLLERS: Final = 3
 """How many brokers of a new cluster are controllers too, if it has so many: the first ones."""
 CONTROLLER_OFFSET: Final = 10
 """From the base port to the port of the first controller."""
+FIRST_CONTROLLER: Final = FIRST_BROKER + CONTROLLER_OFFSET
+"""The number of the first controller that is no broker: numbers follow the ports."""
 BROKERS_MAX: Final = CONTROLLER_OFFSET
 """One more would take the first controller's port."""
 ZOOKEEPER_OFFSET: Final = 20
@@ -40,7 +43,7 @@ BASE_PORT_MAX: Final = PORT_MAX - CONTROLLER_OFFSET
 LAYOUT_VERSION: Final = 1
 """Of a cluster with one controller, as earlier releases wrote it."""
 QUORUM_LAYOUT_VERSION: Final = 2
-"""Of one with several. An earlier release would start it with the first one alone."""
+"""Of one with several, or that are no brokers. An earlier release would not start them."""
 FILE_NAME: Final = "cluster.json"
 NEW_FILE_NAME: Final = f"{FILE_NAME}.tmp"
 """What `write_atomically` leaves where it is interrupted."""
@@ -68,41 +71,52 @@ class ClusterShape:
     zookeeper: ZooKeeperChoice | None = None
     """None if brokers keep the metadata."""
     controller_count: int = 1
-    """How many brokers vote on the metadata, the first ones; without meaning with ZooKeeper."""
+    """How many nodes vote on the metadata; without meaning with ZooKeeper."""
+    has_controllers_apart: bool = False
+    """Whether these are nodes of their own. Otherwise the first brokers vote."""
 
     @property
     def metadata_place(self) -> str:
         """Where the metadata is, for messages."""
         if self.zookeeper is not None:
             return str(self.zookeeper)
+        node = "controller" if self.has_controllers_apart else "broker"
+        first = FIRST_CONTROLLER if self.has_controllers_apart else FIRST_BROKER
         if self.controller_count == 1:
-            return "its metadata in broker 1"
-        return f"its metadata in brokers 1 to {self.controller_count}"
+            return f"its metadata in {node} {first}"
+        return f"its metadata in {node}s {first} to {first + self.controller_count - 1}"
 
 
 @dataclass(frozen=True, slots=True)
-class LocalBroker:
-    """One broker of a cluster on this machine."""
+class LocalNode:
+    """One broker of a cluster on this machine, or a controller that is none."""
 
-    broker_id: int
+    node_id: int
     port: int
+    """Where clients reach a broker, and other nodes a controller that is no broker."""
     folder: Path
     controller_port: int | None
     """Where the others reach it as a controller; None if it is none."""
+    is_broker: bool = True
 
     @property
     def is_voter(self) -> bool:
-        """Whether it is a controller too: among the first to start, and the last to stop."""
+        """Whether it is a controller: among the first to start, and the last to stop."""
         return self.controller_port is not None
+
+    @property
+    def role(self) -> str:
+        """What it is called, apart from its number."""
+        return "broker" if self.is_broker else "controller"
 
     @property
     def name(self) -> str:
         """How it is called in messages."""
-        return f"broker {self.broker_id}"
+        return f"{self.role} {self.node_id}"
 
     @property
     def address(self) -> str:
-        """Where clients reach it."""
+        """Where it is reached."""
         return f"{HOST}:{self.port}"
 
     @property
@@ -123,12 +137,12 @@ class LocalBroker:
     @property
     def log(self) -> Path:
         """What its process says."""
-        return self.folder / "broker.log"
+        return self.folder / f"{self.role}.log"
 
     @property
     def pid_file(self) -> Path:
         """What its process is known by."""
-        return self.folder / "broker.pid"
+        return self.folder / f"{self.role}.pid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +188,7 @@ class LocalZooKeeper:
         return pid_file(self.data)
 
 
-Member: TypeAlias = LocalBroker | LocalZooKeeper
+Member: TypeAlias = LocalNode | LocalZooKeeper
 """What has a process of its own in a cluster on this machine."""
 
 
@@ -187,12 +201,13 @@ class ClusterFolder:
     shape: ClusterShape
 
     @property
-    def brokers(self) -> list[LocalBroker]:
-        """Every broker, the voters first."""
-        base_port = self.shape.base_port
-        voter_count = 0 if self.shape.zookeeper is not None else self.shape.controller_count
+    def brokers(self) -> list[LocalNode]:
+        """Every broker, those that vote first."""
+        shape, base_port = self.shape, self.shape.base_port
+        has_voters = shape.zookeeper is None and not shape.has_controllers_apart
+        voter_count = shape.controller_count if has_voters else 0
         return [
-            LocalBroker(
+            LocalNode(
                 FIRST_BROKER + index,
                 base_port + index,
                 self.path / f"broker-{FIRST_BROKER + index}",
@@ -202,9 +217,30 @@ class ClusterFolder:
         ]
 
     @property
-    def voters(self) -> list[LocalBroker]:
-        """The brokers that are controllers too; none with ZooKeeper."""
-        return [broker for broker in self.brokers if broker.is_voter]
+    def controllers(self) -> list[LocalNode]:
+        """The controllers that are no brokers."""
+        count = self.shape.controller_count if self.shape.has_controllers_apart else 0
+        first_port = self.shape.base_port + CONTROLLER_OFFSET
+        return [
+            LocalNode(
+                number := FIRST_CONTROLLER + index,
+                port := first_port + index,
+                self.path / f"controller-{number}",
+                port,
+                is_broker=False,
+            )
+            for index in range(count)
+        ]
+
+    @property
+    def nodes(self) -> list[LocalNode]:
+        """Every controller and every broker."""
+        return [*self.controllers, *self.brokers]
+
+    @property
+    def voters(self) -> list[LocalNode]:
+        """The nodes that vote on the metadata; none with ZooKeeper."""
+        return [node for node in self.nodes if node.is_voter]
 
     @property
     def zookeeper(self) -> LocalZooKeeper | None:
@@ -224,20 +260,23 @@ class ClusterFolder:
     @property
     def members(self) -> list[Member]:
         """Whatever has a process."""
-        return [*self.brokers] if self.zookeeper is None else [self.zookeeper, *self.brokers]
+        return [*self.nodes] if self.zookeeper is None else [self.zookeeper, *self.nodes]
 
     @property
     def bootstrap(self) -> str:
         """Every broker's address, as clients take it."""
         return ",".join(broker.address for broker in self.brokers)
 
-    def broker(self, number: int) -> LocalBroker:
-        """Return one broker; UserError if there is none of that number."""
-        if not 1 <= number <= self.shape.broker_count:
-            raise UserError(
-                f"{self.path} has no broker {number}: it has 1 to {self.shape.broker_count}"
-            )
-        return self.brokers[number - FIRST_BROKER]
+    def node(self, number: int) -> LocalNode:
+        """Return one broker or controller; UserError if there is none of that number."""
+        for node in self.nodes:
+            if node.node_id == number:
+                return node
+        apart = self.controllers
+        others = f", and controllers {apart[0].node_id} to {apart[-1].node_id}" if apart else ""
+        raise UserError(
+            f"{self.path} has no broker {number}: it has 1 to {self.shape.broker_count}{others}"
+        )
 
 
 def start_order(members: Sequence[Member]) -> list[list[Member]]:
@@ -293,16 +332,18 @@ def refuse_other_shape(
         raise UserError(f"{found.path} holds a cluster with {kept}, not with {zookeeper}")
     if controller_count is not None and shape.zookeeper is not None:
         raise UserError(f"{found.path} holds a cluster with {shape.zookeeper}: no controllers vote")
-    if controller_count not in (None, shape.controller_count):
+    own_count = shape.controller_count if shape.has_controllers_apart else 0
+    if controller_count not in (None, own_count):
         raise UserError(
-            f"{found.path} holds a cluster with controllers={shape.controller_count},"
-            f" not {controller_count}"
+            f"{found.path} holds a cluster with {shape.metadata_place}, not with --controllers"
+            f" {controller_count}"
         )
 
 
 def encode(shape: ClusterShape) -> bytes:
     """Write `cluster.json`."""
-    version = LAYOUT_VERSION if shape.controller_count == 1 else QUORUM_LAYOUT_VERSION
+    is_known_before = shape.controller_count == 1 and not shape.has_controllers_apart
+    version = LAYOUT_VERSION if is_known_before else QUORUM_LAYOUT_VERSION
     return (json.dumps({"version": version, **asdict(shape)}, indent=2) + "\n").encode()
 
 
@@ -320,9 +361,13 @@ def _decode(file: Path, content: bytes) -> ClusterShape:
         )
     zookeeper = _zookeeper(file, told)
     broker_count = _number(file, told, "broker_count", BROKERS_MAX)
-    # Earlier releases wrote no number of controllers, and had one.
+    # Earlier releases wrote no number of controllers, and had one, which was a broker.
+    has_controllers_apart = told.get("has_controllers_apart", False) is True
     controller_count = _number(
-        file, {"controller_count": 1, **told}, "controller_count", broker_count
+        file,
+        {"controller_count": 1, **told},
+        "controller_count",
+        BROKERS_MAX if has_controllers_apart else broker_count,
     )
     return ClusterShape(
         _cluster_id(file, told) if zookeeper is None else None,
@@ -330,6 +375,7 @@ def _decode(file: Path, content: bytes) -> ClusterShape:
         broker_count,
         zookeeper,
         controller_count,
+        has_controllers_apart,
     )
 
 

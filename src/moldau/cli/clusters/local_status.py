@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from moldau.cli.clusters.layout import ClusterFolder, LocalBroker
+from moldau.cli.clusters.layout import ClusterFolder, LocalNode
 from moldau.cli.clusters.processes import running_id
 from moldau.cli.frame import client
 from moldau.cli.frame.connection import Connection
@@ -36,6 +36,13 @@ COLUMNS = (
     Column("in_cluster", "IN CLUSTER"),
     *HELD,
 )
+CONTROLLER_COLUMNS = (
+    Column("id", "CONTROLLER"),
+    Column("state", "STATE", style=STYLES.get),
+    Column("pid", "PID"),
+    Column("port", "PORT"),
+)
+"""Of those that are no brokers."""
 ZOOKEEPER_COLUMNS = (
     Column("zookeeper", "ZOOKEEPER"),
     Column("zookeeper_state", "STATE", style=STYLES.get),
@@ -63,8 +70,8 @@ async def local_report(cluster: ClusterFolder) -> Report:
     """Look at the processes, and ask those that run."""
     import asyncio  # noqa: PLC0415 - as above
 
-    ids = {broker.broker_id: running_id(broker) for broker in cluster.brokers}
-    running = [one.address for one in cluster.brokers if ids[one.broker_id] is not None]
+    ids = {broker.node_id: running_id(broker) for broker in cluster.brokers}
+    running = [one.address for one in cluster.brokers if ids[one.node_id] is not None]
     elected = asyncio.create_task(asyncio.to_thread(_elected_controller, cluster))
     told, note = None, None
     try:
@@ -72,11 +79,19 @@ async def local_report(cluster: ClusterFolder) -> Report:
     except client.ClientError as error:
         note = str(error)
     known = None if told is None else {row["id"]: row for row in told["brokers"]}
-    rows = [_row(broker, ids[broker.broker_id], known) for broker in cluster.brokers]
-    status = {**(told or _unknown(cluster)), "brokers": rows, **_of_zookeeper(cluster)}
+    rows = [_row(broker, ids[broker.node_id], known) for broker in cluster.brokers]
+    controllers = [_process_row(one, running_id(one)) for one in cluster.controllers]
+    status = {
+        **(told or _unknown(cluster)),
+        "brokers": rows,
+        "controllers": controllers,
+        **_of_zookeeper(cluster),
+    }
     if (found := await elected) is not None:
         take_over(status, found)
     report = report_of(status, COLUMNS)
+    if controllers:
+        report = replace(report, views=[*report.views, View(CONTROLLER_COLUMNS, controllers)])
     if cluster.zookeeper_connect is not None:
         report = replace(report, views=[*report.views, View(ZOOKEEPER_COLUMNS, [status])])
     return replace(report, note=note or report.note)
@@ -108,17 +123,23 @@ def _state(process_id: int | None) -> str:
 
 
 def _row(
-    broker: LocalBroker, process_id: int | None, known: Mapping[int, Mapping[str, Any]] | None
+    broker: LocalNode, process_id: int | None, known: Mapping[int, Mapping[str, Any]] | None
 ) -> dict[str, Any]:
     """Tell of a broker what its process is, and what the cluster knows if it was asked."""
-    held = (known or {}).get(broker.broker_id, {})
+    held = (known or {}).get(broker.node_id, {})
     return {
-        "id": broker.broker_id,
+        **_process_row(broker, process_id),
+        "in_cluster": None if known is None else broker.node_id in known,
+        **{column.key: held.get(column.key) for column in HELD},
+    }
+
+
+def _process_row(node: LocalNode, process_id: int | None) -> dict[str, Any]:
+    return {
+        "id": node.node_id,
         "state": _state(process_id),
         "pid": process_id,
-        "port": broker.port,
-        "in_cluster": None if known is None else broker.broker_id in known,
-        **{column.key: held.get(column.key) for column in HELD},
+        "port": node.port,
     }
 
 

@@ -66,7 +66,7 @@ def migrate_folder(data: Path, controllers: int | None, say: Say, *, is_dry_run:
             raise UserError(f"{cluster.path} has {cluster.shape.metadata_place} already")
         processes.refuse_running(cluster.brokers, ": `moldau cluster down` stops all brokers")
         target = _in_quorum(cluster, controllers)
-        texts = {one.properties: _new_text(target, one.broker_id) for one in target.brokers}
+        texts = {one.properties: _new_text(target, one.node_id) for one in target.brokers}
         nodes = [_node_of(text, environment(os.environ)) for text in texts.values()]
         with _running_zookeeper(cluster, say):
             cluster_id = _move(cluster.zookeeper_connect, nodes, say, is_dry_run=is_dry_run)
@@ -96,7 +96,7 @@ def _in_quorum(cluster: ClusterFolder, controllers: int | None) -> ClusterFolder
 
 def _new_text(target: ClusterFolder, number: int) -> str:
     """Return the new settings of a broker; what `--override` has set stays."""
-    broker = target.broker(number)
+    broker = target.node(number)
     old = parse_properties(_read(broker.properties)) if broker.properties.exists() else {}
     kept = {
         key: value

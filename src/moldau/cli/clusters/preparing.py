@@ -24,7 +24,7 @@ from moldau.cli.clusters.layout import (
     HOST,
     ClusterFolder,
     ClusterShape,
-    LocalBroker,
+    LocalNode,
     ZooKeeperChoice,
     base_port_max,
     default_controller_count,
@@ -75,12 +75,12 @@ def _new_shape(
     else:
         controllers = controller_count or default_controller_count(brokers)
         reason = f"{controllers} controllers"
-    if controllers > brokers:
-        raise UserError(f"--controllers {controllers}: there are {brokers} brokers to choose from")
     if port > (most := base_port_max(zookeeper, controllers)):
         raise UserError(f"--base-port {port}: with {reason} it is {most} at most")
     cluster_id = None if zookeeper else uuid_text(random_uuid(system_random()))
-    return ClusterShape(cluster_id, port, brokers, zookeeper, controllers)
+    return ClusterShape(
+        cluster_id, port, brokers, zookeeper, controllers, controller_count is not None
+    )
 
 
 def check_zookeeper(cluster: ClusterFolder) -> None:
@@ -115,9 +115,9 @@ def refuse_taken_ports(cluster: ClusterFolder) -> None:
 def check_settings(cluster: ClusterFolder, overrides: Mapping[str, str]) -> list[str]:
     """Return the warnings about these settings; ConfigError if a broker cannot start with them."""
     warnings: dict[str, None] = {}
-    for broker in cluster.brokers:
+    for node in cluster.nodes:
         settings = BrokerSettings.load(
-            properties_text(cluster, broker, {}),
+            properties_text(cluster, node, {}),
             overrides,
             environment(os.environ),
             read_file=lambda path: Path(path).read_text(encoding="utf-8"),
@@ -132,12 +132,12 @@ def prepare(cluster: ClusterFolder, overrides: Mapping[str, str]) -> None:
         path = cluster.path / FILE_NAME
         with _writing(path):
             write_atomically(Disk(), str(path), encode(cluster.shape))
-    for broker in cluster.brokers:
-        format_directory(cluster, broker)
-    for broker in cluster.brokers:
-        text = properties_text(cluster, broker, overrides)
-        with _writing(broker.properties):
-            broker.properties.write_text(text, encoding="utf-8")
+    for node in cluster.nodes:
+        format_directory(cluster, node)
+    for node in cluster.nodes:
+        text = properties_text(cluster, node, overrides)
+        with _writing(node.properties):
+            node.properties.write_text(text, encoding="utf-8")
     if (zookeeper := cluster.zookeeper) is not None:
         with _writing(zookeeper.properties):
             zookeeper.folder.mkdir(exist_ok=True)
@@ -145,22 +145,22 @@ def prepare(cluster: ClusterFolder, overrides: Mapping[str, str]) -> None:
             zookeeper.properties.write_text(text, encoding="latin-1")
 
 
-def format_directory(cluster: ClusterFolder, broker: LocalBroker) -> None:
-    """Give a broker's directory its identity, unless it has one; ConfigError if it has another."""
-    directory = str(broker.data)
-    with _writing(broker.data):
+def format_directory(cluster: ClusterFolder, node: LocalNode) -> None:
+    """Give a node's directory its identity, unless it has one; ConfigError if it has another."""
+    directory = str(node.data)
+    with _writing(node.data):
         if cluster.shape.zookeeper is not None:
-            broker.data.mkdir(parents=True, exist_ok=True)
+            node.data.mkdir(parents=True, exist_ok=True)
             return
         identify_directories(
             Disk(),
             [directory],
             directory,
-            broker.broker_id,
+            node.node_id,
             system_random(),
             int(time.time() * 1000),
             cluster.shape.cluster_id,
-            founds_cluster=broker.is_voter,
+            founds_cluster=node.is_voter,
         )
 
 

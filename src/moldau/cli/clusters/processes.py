@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from moldau.base.errors import UserError
-from moldau.cli.clusters.layout import LocalBroker, LocalZooKeeper, Member
+from moldau.cli.clusters.layout import LocalNode, LocalZooKeeper, Member
 from moldau.cli.clusters.properties import environment
 from moldau.cli.frame.failures import reason_of
 from moldau.cli.operations.known_process import KnownProcess
@@ -46,10 +46,10 @@ class StartedMember:
 
 def start(member: Member) -> StartedMember:
     """Start a process, and write the file that identifies it."""
-    return _start_broker(member) if isinstance(member, LocalBroker) else _start_zookeeper(member)
+    return _start_broker(member) if isinstance(member, LocalNode) else _start_zookeeper(member)
 
 
-def _start_broker(broker: LocalBroker) -> StartedMember:
+def _start_broker(broker: LocalNode) -> StartedMember:
     try:
         with broker.log.open("ab") as log:
             position = log.tell()
@@ -92,14 +92,14 @@ def _cannot_start(member: Member, error: OSError) -> UserError:
     return UserError(f"cannot start {member.name}: {reason_of(error)}")
 
 
-def _is_serving(broker: LocalBroker, since: int) -> bool:
+def _is_serving(broker: LocalNode, since: int) -> bool:
     """Tell whether a broker has said that it accepts requests."""
     with _opened(broker.log) as log:
         log.seek(since)
         return READY.search(log.read()) is not None
 
 
-def command_of(broker: LocalBroker) -> list[str]:
+def command_of(broker: LocalNode) -> list[str]:
     """Return the command line that runs a broker."""
     return [sys.executable, "-m", "moldau", "serve", "--config", str(broker.properties)]
 

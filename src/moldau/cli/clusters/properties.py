@@ -8,7 +8,7 @@ from typing import Final
 
 from moldau.base.errors import UserError
 from moldau.base.properties import format_properties
-from moldau.cli.clusters.layout import HOST, ClusterFolder, LocalBroker, LocalZooKeeper
+from moldau.cli.clusters.layout import HOST, ClusterFolder, LocalNode, LocalZooKeeper
 
 REPLICAS: Final = 3
 MIN_ISR: Final = 2
@@ -39,12 +39,10 @@ FIXED: Final = frozenset(
 """Keys that make the cluster what it is. No value of theirs fits all brokers."""
 
 
-def properties_text(
-    cluster: ClusterFolder, broker: LocalBroker, overrides: Mapping[str, str]
-) -> str:
-    """Write the settings of one broker."""
+def properties_text(cluster: ClusterFolder, node: LocalNode, overrides: Mapping[str, str]) -> str:
+    """Write the settings of one node."""
     own = _on_zookeeper if cluster.shape.zookeeper is not None else _in_quorum
-    settings = {**own(cluster, broker), **_replication(cluster), **overrides}
+    settings = {**own(cluster, node), **_replication(cluster), **overrides}
     return HEADING + format_properties(settings)
 
 
@@ -90,29 +88,30 @@ def environment(inherited: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in inherited.items() if name not in hidden}
 
 
-def _in_quorum(cluster: ClusterFolder, broker: LocalBroker) -> dict[str, str]:
-    client = f"PLAINTEXT://{broker.address}"
-    controller = f",CONTROLLER://{HOST}:{broker.controller_port}" if broker.is_voter else ""
-    voters = [f"{one.broker_id}@{HOST}:{one.controller_port}" for one in cluster.voters]
+def _in_quorum(cluster: ClusterFolder, node: LocalNode) -> dict[str, str]:
+    client = f"PLAINTEXT://{node.address}" if node.is_broker else ""
+    controller = f"CONTROLLER://{HOST}:{node.controller_port}" if node.is_voter else ""
+    voters = [f"{one.node_id}@{HOST}:{one.controller_port}" for one in cluster.voters]
+    roles = {"broker": node.is_broker, "controller": node.is_voter}
     return {
-        "node.id": str(broker.broker_id),
-        "process.roles": "broker,controller" if broker.is_voter else "broker",
-        "listeners": client + controller,
-        "advertised.listeners": client,
+        "node.id": str(node.node_id),
+        "process.roles": ",".join(role for role, is_taken in roles.items() if is_taken),
+        "listeners": ",".join(filter(None, (client, controller))),
+        **({"advertised.listeners": client} if client else {}),
         "inter.broker.listener.name": "PLAINTEXT",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ",".join(voters),
-        "log.dirs": str(broker.data),
+        "log.dirs": str(node.data),
     }
 
 
-def _on_zookeeper(cluster: ClusterFolder, broker: LocalBroker) -> dict[str, str]:
+def _on_zookeeper(cluster: ClusterFolder, broker: LocalNode) -> dict[str, str]:
     connect = cluster.zookeeper_connect
     assert connect is not None  # that makes it this kind of cluster
     client = f"PLAINTEXT://{broker.address}"
     return {
-        "broker.id": str(broker.broker_id),
+        "broker.id": str(broker.node_id),
         "listeners": client,
         "advertised.listeners": client,
         "inter.broker.listener.name": "PLAINTEXT",

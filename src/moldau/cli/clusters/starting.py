@@ -49,8 +49,8 @@ def refuse_too_few_controllers(cluster: ClusterFolder, members: Collection[Membe
         return
     if len(voters) == 1:
         raise UserError(f"{away[0].name}, the controller, does not run: start it first")
-    brokers = {one for one in cluster.brokers if one in members} | {*away[: majority - there]}
-    numbers = " ".join(str(number) for number in sorted(one.broker_id for one in brokers))
+    nodes = {one for one in cluster.nodes if one in members} | {*away[: majority - there]}
+    numbers = " ".join(str(number) for number in sorted(one.node_id for one in nodes))
     raise UserError(
         f"{there} of {len(voters)} controllers would run, and {majority} have to: start more of"
         f" them at once, as with `moldau cluster start {numbers} --data {cluster.path}`"

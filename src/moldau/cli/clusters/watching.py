@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from subprocess import Popen
 from typing import Final
 
-from moldau.cli.clusters.layout import LocalBroker, Member
+from moldau.cli.clusters.layout import LocalNode, Member
 from moldau.cli.clusters.processes import find
 from moldau.cli.clusters.starting import Say
 from moldau.cli.clusters.stop_signals import StopSignals
@@ -37,7 +37,7 @@ def watch_over(
     """
     own = dict(children)
     is_in_order = True
-    while any(isinstance(one, LocalBroker) for one in running) and not signals.count:
+    while any(_is_broker(one) for one in running) and not signals.count:
         signals.wait(running.values(), None if len(running) == len(members) else RETURN_PERIOD_S)
         for member in [member for member, process in running.items() if process.has_ended()]:
             running.pop(member).close()
@@ -48,6 +48,10 @@ def watch_over(
             running[member] = process
             say(f"{member.name} runs again (pid {process.process_id})")
     return is_in_order
+
+
+def _is_broker(member: Member) -> bool:
+    return isinstance(member, LocalNode) and member.is_broker
 
 
 def _returned(
@@ -63,7 +67,7 @@ def _status(member: Member, child: Popen[bytes] | None) -> int | None:
     if child is None:
         return None
     status = child.wait()
-    return 0 if status == TERMINATED and not isinstance(member, LocalBroker) else status
+    return 0 if status == TERMINATED and not isinstance(member, LocalNode) else status
 
 
 def _end_of(member: Member, status: int | None) -> str:

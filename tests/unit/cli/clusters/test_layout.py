@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -23,19 +24,23 @@ from moldau.cli.clusters.layout import (
 
 SHAPE = ClusterShape("Mk3OEYBSD34fcwNTJENDM2Qk", 9092, 3)
 QUORUM = ClusterShape("Mk3OEYBSD34fcwNTJENDM2Qk", 9092, 5, controller_count=3)
+APART = ClusterShape(
+    "Mk3OEYBSD34fcwNTJENDM2Qk", 9092, 2, controller_count=3, has_controllers_apart=True
+)
+ONE_APART = replace(APART, controller_count=1)
 WITH_OWN = ClusterShape(None, 9092, 3, ZooKeeperChoice())
 ON_ENSEMBLE = ClusterShape(None, 9092, 3, ZooKeeperChoice("z1:2181,z2:2181/kafka"))
 
 
 def test_brokers_have_ports_and_folders_in_order(tmp_path):
     cluster = ClusterFolder(tmp_path, SHAPE)
-    assert [(one.broker_id, one.port) for one in cluster.brokers] == [
+    assert [(one.node_id, one.port) for one in cluster.brokers] == [
         (1, 9092), (2, 9093), (3, 9094),
     ]  # fmt: skip
     assert cluster.bootstrap == "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
     assert [one.controller_port for one in cluster.brokers] == [9102, None, None]
     assert [one.is_voter for one in cluster.brokers] == [True, False, False]
-    assert cluster.broker(3).data == tmp_path / "broker-3" / "data"
+    assert cluster.node(3).data == tmp_path / "broker-3" / "data"
 
 
 def test_the_voter_starts_first_and_the_others_at_once(tmp_path):
@@ -49,6 +54,22 @@ def test_the_first_brokers_vote_and_have_a_port_each(tmp_path):
     ports = [one.controller_port for one in cluster.brokers]
     assert ports == [9102, 9103, 9104, None, None]
     assert cluster.voters == cluster.brokers[:3]
+
+
+def test_controllers_that_are_no_brokers_are_numbered_by_their_ports(tmp_path):
+    cluster = ClusterFolder(tmp_path, APART)
+    assert [(one.name, one.address) for one in cluster.nodes] == [
+        ("controller 11", "127.0.0.1:9102"), ("controller 12", "127.0.0.1:9103"),
+        ("controller 13", "127.0.0.1:9104"), ("broker 1", "127.0.0.1:9092"),
+        ("broker 2", "127.0.0.1:9093"),
+    ]  # fmt: skip
+    assert cluster.voters == cluster.controllers
+    assert start_order(cluster.members) == [cluster.controllers, cluster.brokers]
+    assert cluster.bootstrap == "127.0.0.1:9092,127.0.0.1:9093"
+    assert cluster.node(12).log == tmp_path / "controller-12" / "controller.log"
+    told = "no broker 3: it has 1 to 2, and controllers 11 to 13"
+    with pytest.raises(UserError, match=told):
+        cluster.node(3)
 
 
 def test_voters_start_together_before_the_others(tmp_path):
@@ -91,10 +112,10 @@ def test_a_cluster_may_use_the_zookeeper_of_its_user(tmp_path):
 @pytest.mark.parametrize("number", [0, 4])
 def test_a_broker_that_is_not_there_is_refused(tmp_path, number):
     with pytest.raises(UserError, match=f"no broker {number}: it has 1 to 3"):
-        ClusterFolder(tmp_path, SHAPE).broker(number)
+        ClusterFolder(tmp_path, SHAPE).node(number)
 
 
-@pytest.mark.parametrize("shape", [SHAPE, QUORUM, WITH_OWN, ON_ENSEMBLE])
+@pytest.mark.parametrize("shape", [SHAPE, QUORUM, APART, ONE_APART, WITH_OWN, ON_ENSEMBLE])
 def test_what_was_written_is_read(tmp_path, shape):
     (tmp_path / "cluster.json").write_bytes(encode(shape))
     assert open_cluster(tmp_path) == ClusterFolder(tmp_path, shape)
@@ -109,13 +130,15 @@ def test_a_file_that_names_no_zookeeper_is_that_of_a_voter(tmp_path):
 
 def test_a_file_that_names_no_number_of_controllers_is_that_of_one(tmp_path):
     fields = json.loads(encode(SHAPE))
-    del fields["controller_count"]
+    del fields["controller_count"], fields["has_controllers_apart"]
     (tmp_path / "cluster.json").write_text(json.dumps(fields))
     assert open_cluster(tmp_path) == ClusterFolder(tmp_path, SHAPE)
 
 
-@pytest.mark.parametrize(("shape", "version"), [(SHAPE, 1), (WITH_OWN, 1), (QUORUM, 2)])
-def test_earlier_releases_do_not_take_a_cluster_with_several_controllers(shape, version):
+@pytest.mark.parametrize(
+    ("shape", "version"), [(SHAPE, 1), (WITH_OWN, 1), (QUORUM, 2), (APART, 2), (ONE_APART, 2)]
+)
+def test_earlier_releases_do_not_take_a_cluster_whose_controllers_they_do_not_know(shape, version):
     assert json.loads(encode(shape))["version"] == version
 
 
@@ -178,9 +201,13 @@ def test_another_place_of_the_metadata_is_refused(tmp_path, found, wanted, told)
 
 def test_another_number_of_controllers_is_refused(tmp_path):
     cluster = ClusterFolder(tmp_path, QUORUM)
-    with pytest.raises(UserError, match="with controllers=3, not 1"):
-        refuse_other_shape(cluster, None, None, None, 1)
-    refuse_other_shape(cluster, 5, None, None, 3)
+    told = "with its metadata in brokers 1 to 3, not with --controllers 3"
+    with pytest.raises(UserError, match=told):
+        refuse_other_shape(cluster, None, None, None, 3)
+    apart = ClusterFolder(tmp_path, APART)
+    with pytest.raises(UserError, match="in controllers 11 to 13, not with --controllers 1"):
+        refuse_other_shape(apart, None, None, None, 1)
+    refuse_other_shape(apart, 2, None, None, 3)
     with pytest.raises(UserError, match="with a ZooKeeper of its own: no controllers vote"):
         refuse_other_shape(ClusterFolder(tmp_path, WITH_OWN), None, None, None, 1)
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from moldau.base.errors import UserError
-from moldau.cli.clusters.layout import LocalBroker
+from moldau.cli.clusters.layout import LocalNode
 from moldau.cli.clusters.processes import find, last_lines, refuse_running, running_id
 from moldau.cli.clusters.stopping import kill, stop
 from moldau.cli.operations.known_process import identity_of
@@ -16,7 +16,7 @@ from moldau.cli.operations.known_process import identity_of
 
 @pytest.fixture
 def broker(tmp_path):
-    return LocalBroker(2, 9093, tmp_path, controller_port=None)
+    return LocalNode(2, 9093, tmp_path, controller_port=None)
 
 
 @pytest.fixture

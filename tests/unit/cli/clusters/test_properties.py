@@ -31,7 +31,7 @@ def cluster(
 
 def settings(count, number, overrides=(), controllers=1):
     whole = cluster(count, controllers=controllers)
-    return parse_properties(properties_text(whole, whole.broker(number), dict(overrides)))
+    return parse_properties(properties_text(whole, whole.node(number), dict(overrides)))
 
 
 def test_the_first_broker_is_the_controller_and_the_others_are_brokers():
@@ -56,6 +56,19 @@ def test_every_node_names_all_controllers():
         assert told["process.roles"] == ("broker,controller" if number <= 3 else "broker")
     assert by_number[3]["listeners"] == "PLAINTEXT://127.0.0.1:9094,CONTROLLER://127.0.0.1:9104"
     assert by_number[4]["listeners"] == "PLAINTEXT://127.0.0.1:9095"
+
+
+def test_controllers_that_are_no_brokers_have_the_listener_of_controllers_alone():
+    shape = ClusterShape("id", 9092, 2, None, 3, has_controllers_apart=True)
+    whole = ClusterFolder(Path("/c d"), shape)
+    for node in whole.nodes:
+        text = properties_text(whole, node, {})
+        read = BrokerSettings.load(text, {}, {}, strict=True, host_name=lambda: "h")
+        kind = NodeKind.OBSERVER if node.is_broker else NodeKind.MEMBER
+        assert (read.quorum.kind, read.quorum.is_broker) == (kind, node.is_broker)
+        assert [one.node_id for one in read.quorum.voters] == [11, 12, 13]
+        assert read.listeners.names == {"PLAINTEXT" if node.is_broker else "CONTROLLER"}
+        assert read.listeners.inter_broker == "PLAINTEXT"
 
 
 def test_controllers_are_members_of_their_quorum_and_the_others_observe_it():
@@ -88,7 +101,7 @@ def test_replicas_are_as_many_as_there_are_brokers_for_but_not_more_than_three(
 def test_a_broker_reads_them():
     for number in (1, 2):
         whole = cluster(2)
-        text = properties_text(whole, whole.broker(number), {"num.partitions": "6"})
+        text = properties_text(whole, whole.node(number), {"num.partitions": "6"})
         read = BrokerSettings.load(text, {}, {}, strict=True, host_name=lambda: "h")
         assert read.node_id == number
         assert read.log_dirs == (f"/c d/broker-{number}/data",)
@@ -107,7 +120,7 @@ def test_brokers_on_zookeeper_have_no_voter(choice, servers, chroot):
     for broker in whole.brokers:
         text = properties_text(whole, broker, {"zookeeper.session.timeout.ms": "6000"})
         read = BrokerSettings.load(text, {}, {}, strict=True, host_name=lambda: "h")
-        assert (read.node_id, read.quorum.kind) == (broker.broker_id, NodeKind.ELECTED)
+        assert (read.node_id, read.quorum.kind) == (broker.node_id, NodeKind.ELECTED)
         assert (read.quorum.zookeeper.servers, read.quorum.zookeeper.chroot) == (servers, chroot)
         assert [(one.name, one.port) for one in read.endpoints] == [("PLAINTEXT", broker.port)]
         assert read.values.integer("zookeeper.session.timeout.ms") == 6000
@@ -116,7 +129,7 @@ def test_brokers_on_zookeeper_have_no_voter(choice, servers, chroot):
 
 def test_sessions_with_zookeeper_are_as_long_as_those_of_kafka():
     whole = cluster(3, ZooKeeperChoice())
-    read = BrokerSettings.load(properties_text(whole, whole.broker(1), {}), {}, {})
+    read = BrokerSettings.load(properties_text(whole, whole.node(1), {}), {}, {})
     assert read.values.integer("zookeeper.session.timeout.ms") == 18_000
 
 

@@ -48,7 +48,7 @@ def programs(monkeypatch):
     """What runs as each broker, by its number."""
     chosen = dict.fromkeys((1, 2, 3, 4), SERVES)
     monkeypatch.setattr(
-        processes, "command_of", lambda broker: [sys.executable, "-c", chosen[broker.broker_id]]
+        processes, "command_of", lambda broker: [sys.executable, "-c", chosen[broker.node_id]]
     )
     return chosen
 
