@@ -49,7 +49,7 @@ def is_told(error):
     [
         (Cluster, "refresh", broken),
         (Parking, "_image", broken),
-        (Sender, "_collected", broken_at_once),
+        pytest.param(Sender, "_collected", broken_at_once, marks=pytest.mark.patches),
     ],
 )
 def test_a_producer_refuses_everything_and_what_is_on_its_way_fails(monkeypatch, part, name, bug):
