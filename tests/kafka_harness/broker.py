@@ -31,6 +31,10 @@ class BrokerError(AssertionError):
     """A broker did not start or stop as it must; the text holds the end of its output."""
 
 
+class HangingBrokerError(BrokerError):
+    """A broker was asked to stop, and had to be killed."""
+
+
 class BrokerProcess(ABC):
     """A broker on a loopback port; also a context manager that leaves no process behind."""
 
@@ -109,7 +113,7 @@ class BrokerProcess(ABC):
             status = self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise BrokerError(f"{self.kind} did not stop:\n{self.tail()}") from None
+            raise HangingBrokerError(f"{self.kind} did not stop:\n{self.tail()}") from None
         self._process = None
         if status not in self.clean_statuses:
             raise BrokerError(f"{self.kind} stopped with status {status}:\n{self.tail()}")
