@@ -19,8 +19,6 @@ LAST_METADATA_LEVEL: Final = CORDONED_LEVEL
 """That of Kafka 4.3, the newest whose records can be written."""
 TRANSACTION_FEATURE: Final = "transaction.version"
 KRAFT_FEATURE: Final = "kraft.version"
-KRAFT_VERSION: Final = 1
-"""The level under which the log names the voters (KIP-853)."""
 
 _CHANGEABLE: Final = (
     FeatureRange(ELIGIBLE_LEADERS_FEATURE, 0, 1),

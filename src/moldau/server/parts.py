@@ -21,10 +21,11 @@ from moldau.cluster.changes import Change, ConfigChanged
 from moldau.cluster.controller import Controller
 from moldau.cluster.controller_requests import BrokerRequests
 from moldau.cluster.feature_updates import QuorumContext
-from moldau.cluster.features import KRAFT_VERSION, KraftLevels
+from moldau.cluster.features import KraftLevels
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.leader_log import LeaderLog
 from moldau.cluster.metadata_feed import MetadataFeed, ObserverState
+from moldau.cluster.raft.voters import KRAFT_VERSION
 from moldau.cluster.store import MetadataStore
 from moldau.cluster.topics import TopicDefaults
 from moldau.cluster.zookeeper.client.connect_string import ConnectString

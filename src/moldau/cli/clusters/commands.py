@@ -41,7 +41,7 @@ def data_option(*, required: bool = True) -> Callable[[Command], Command]:
 
 
 ZOOKEEPER = "zookeeper"
-"""What stands in the place of a node's number."""
+"""The word that names the ZooKeeper where others are named by numbers."""
 
 
 class MemberName(click.ParamType[int | str]):

@@ -73,7 +73,7 @@ class ClusterShape:
     controller_count: int = 1
     """How many nodes vote on the metadata; without meaning with ZooKeeper."""
     has_controllers_apart: bool = False
-    """Whether these are nodes of their own. Otherwise the first brokers vote."""
+    """Whether those that vote are no brokers. Otherwise the first brokers vote."""
 
     @property
     def metadata_place(self) -> str:

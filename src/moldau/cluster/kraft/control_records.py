@@ -18,7 +18,14 @@ from moldau.base.checks import invariant
 from moldau.base.errors import CorruptRecords, ProtocolError
 from moldau.base.files import Buffer
 from moldau.base.ids import LeaderEpoch, Offset
-from moldau.cluster.raft.voters import NodeId, ReplicaKey, Voter, VoterEndpoint, VoterSet
+from moldau.cluster.raft.voters import (
+    KRAFT_VERSION,
+    NodeId,
+    ReplicaKey,
+    Voter,
+    VoterEndpoint,
+    VoterSet,
+)
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.messages import control_records as stored
 from moldau.records.batch import parse_header
@@ -29,8 +36,6 @@ from moldau.records.record import read_records
 if TYPE_CHECKING:
     from moldau.cluster.raft.requests import LeaderChange, VotersChange
 
-KRAFT_VERSION: Final = 1
-"""The `kraft.version` under which the log names the voters."""
 
 VOTERS_BYTES_MAX: Final = 16 << 10
 """Of a KRAFT_VOTERS record: some 200 voters with one listener each, read in a few milliseconds."""

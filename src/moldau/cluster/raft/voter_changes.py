@@ -28,10 +28,8 @@ from moldau.cluster.raft.requests import (
 )
 from moldau.cluster.raft.states import Leader, PendingVoterChange
 from moldau.cluster.raft.transitions import refuse
-from moldau.cluster.raft.voters import NodeId, Voter, VoterSet
+from moldau.cluster.raft.voters import KRAFT_VERSION, NodeId, Voter, VoterSet
 from moldau.protocol.errors import ErrorCode
-
-_KRAFT_VERSION = 1
 
 
 def voter_change_wanted(
@@ -152,4 +150,4 @@ def _updated(life: Life, voter: Voter) -> VoterSet | ErrorCode:
 
 def _is_supporting(voter: Voter) -> bool:
     lowest, highest = voter.kraft_versions
-    return lowest <= _KRAFT_VERSION <= highest
+    return lowest <= KRAFT_VERSION <= highest

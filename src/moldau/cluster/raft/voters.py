@@ -13,6 +13,9 @@ from typing import Final, NewType
 
 from moldau.base.tuples import NamedTuple
 
+KRAFT_VERSION: Final = 1
+"""The `kraft.version` under which the log names the voters (KIP-853)."""
+
 NodeId = NewType("NodeId", int)
 
 NO_NODE: Final = NodeId(-1)
