@@ -274,6 +274,28 @@ def test_a_log_that_changes_meanwhile_calls_its_cleaning_off(change, seed):
     on_bench(scenario, seed, SETTINGS._replace(max_bytes_per_second=1000.0))
 
 
+def test_a_log_that_is_cut_while_it_is_read_is_not_taken_for_damaged(caplog):
+    async def scenario(bench):
+        log = bench.fill(FIRST, 40)
+        cut_into = log.segments[1]
+        size, compute = cut_into.size, bench.executor.compute
+
+        async def cut_and_compute(*work):
+            if log.log_end_offset == 40:
+                log.truncate_to(cut_into.base_offset + 1)
+                assert 0 < cut_into.size < size
+            return await compute(*work)
+
+        bench.executor.compute = cut_and_compute
+        assert not await bench.cleaner.clean_dirtiest()
+        assert list(bench.cleaner.uncleanable) == []
+        assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
+        bench.write(FIRST)
+        assert await bench.cleaner.clean_dirtiest()
+
+    on_bench(scenario)
+
+
 def test_a_log_that_is_cut_during_the_last_sync_gets_no_cleaner_offset(monkeypatch):
     async def scenario(bench):
         log = bench.fill(FIRST, 40)

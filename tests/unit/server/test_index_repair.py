@@ -228,3 +228,22 @@ def test_what_goes_meanwhile_is_let_go(bench, monkeypatch, caplog):
     assert bench.log.log_start_offset == 2
     assert not bench.disk.exists(PATH)
     assert (bench.failures, bench.warnings(caplog)) == ([], [])
+
+
+def test_a_segment_that_is_cut_while_it_is_read_is_not_hopeless(bench, monkeypatch, caplog):
+    monkeypatch.setattr(index_repair, "STEP_BYTES", 1)
+    bench.spoil()
+    assert is_nothing(bench.look())
+    compute, (closed, _) = bench.repair._cleaner.compute, bench.log.segments
+
+    async def cut_and_compute(*work):
+        if bench.log.log_end_offset > 2:
+            bench.log.truncate_to(2)  # the marker goes, its records stay
+            bench.log.roll()
+        return await compute(*work)
+
+    monkeypatch.setattr(bench.repair._cleaner, "compute", cut_and_compute)
+    bench.run()
+    assert closed in bench.log.segments[:-1]
+    assert (bench.failures, bench.warnings(caplog)) == ([], [])
+    assert closed not in bench.repair._hopeless

@@ -127,6 +127,20 @@ def test_segments_that_go_meanwhile_are_no_news(bench, caplog, monkeypatch):
     assert bench.scrubber.checked_bytes < 3200
 
 
+def test_a_segment_that_is_cut_and_closed_again_is_no_news(bench, caplog, monkeypatch):
+    monkeypatch.setattr(scrubbing, "STEP_BYTES", 400)
+    monkeypatch.setattr(scrubbing, "BYTES_PER_SECOND", 400)
+
+    def cut() -> None:
+        bench.log.truncate_to(2)
+        bench.log.roll()
+
+    bench.world.loop.call_later(2.5, cut)
+    closed = bench.log.segments[0]
+    assert bench.scrub(caplog) == []
+    assert closed in bench.log.segments[:-1]
+
+
 def test_a_file_that_cannot_be_read_is_said_and_the_others_are_looked_at(bench, caplog):
     bench.storage.sim().faults.fail(Operation.READ, bench.path(0))
     (line,) = bench.scrub(caplog)

@@ -242,11 +242,12 @@ class Compaction:
         except (CalledOff, CleaningLost, WorkerLost) as reason:
             await self._call_off(partition.key, cleaning, reason)
             return False
-        except StorageError:
+        except Exception:
             try:
                 self._require_unchanged(partition.key, cleaning)
             except CalledOff as reason:
-                # That files are gone says nothing of the disk if their log has let them go.
+                # Files that are gone say nothing of the disk if their log has let them go, and
+                # half a batch says nothing of the records if the log was cut while it was read.
                 await self._call_off(partition.key, cleaning, reason)
                 return False
             raise

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -25,6 +25,7 @@ from moldau.base.errors import CorruptRecords, InvariantViolated, StorageError
 from moldau.base.executor import Executor, Lane, WorkerLost
 from moldau.base.files import Files
 from moldau.replication.partition import Partition
+from moldau.storage.closed_segments import ClosedSegments
 from moldau.storage.disk_errors import is_full, storage_error
 from moldau.storage.indexes import AbortedIndex
 from moldau.storage.log import Log
@@ -35,7 +36,7 @@ from moldau.storage.transaction_index import (
     DamagedTransactionIndex,
     store_beside,
 )
-from moldau.storage.transaction_index_rebuild import begin_rebuild, rebuild_step
+from moldau.storage.transaction_index_rebuild import RebuildStep, begin_rebuild, rebuild_step
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class _Asked(NamedTuple):
 
 
 class _Outdated(Exception):  # noqa: N818 - it names the state of the work
-    """The segment is no longer part of its log: nobody needs its index."""
+    """The segments that were read have changed: whoever needs the index asks again."""
 
 
 class IndexRepair:
@@ -112,15 +113,16 @@ class IndexRepair:
         try:
             if segment is log.active:
                 log.roll()
-            index = await self._rebuild(log, segment)
-            await self._store(log, segment, index)
+            asked = ClosedSegments(log, (segment,))
+            index = await self._rebuild(log, asked)
+            await self._store(asked, index)
         except (WorkerLost, _Outdated, FileNotFoundError):
             return  # retention may have taken an earlier segment away
         except StorageError as error:
             self._storage_failed(error)
             return
         except OSError as error:
-            if _is_closed(log, segment):
+            if asked.are_unchanged():
                 self._storage_failed(storage_error(damage.path, error))
             return
         except (CorruptRecords, InvariantViolated) as error:
@@ -134,32 +136,36 @@ class IndexRepair:
                 )
         partition.notify()
 
-    async def _rebuild(self, log: Log, segment: Segment) -> AbortedIndex:
+    async def _rebuild(self, log: Log, asked: ClosedSegments) -> AbortedIndex:
         """Read what is needed of the log up to the end of a segment."""
+        (segment,) = asked.segments
         base_offset = segment.base_offset
-        step = await self._cleaner.compute(
+        work = self._cleaner.compute(
             Lane.CLEANING, begin_rebuild, self._files, log.folder, base_offset
         )
+        step = await _read(asked, work)
         first = max(0, bisect_right(log.segments, step.known_offset, key=_base_offset) - 1)
         last = bisect_right(log.segments, base_offset, key=_base_offset)
-        for one in tuple(log.segments[first:last]):
+        needed = ClosedSegments(log, log.segments[first:last])
+        for one in needed.segments:
             step = step.at_next_segment()
             while step.position < one.size:
-                step = await self._cleaner.compute(
+                work = self._cleaner.compute(
                     Lane.CLEANING, rebuild_step, self._files, one.path, step, one.size, STEP_BYTES
                 )
-                _require_closed(log, segment)
+                step = await _read(needed, work)
         return AbortedIndex.decode(step.entries)
 
-    async def _store(self, log: Log, segment: Segment, index: AbortedIndex) -> None:
+    async def _store(self, asked: ClosedSegments, index: AbortedIndex) -> None:
         """Replace the file; on a full disk the index is used without one."""
+        (segment,) = asked.segments
         path = segment.transactions_path
         try:
             if len(index):
                 await self._executor.run(store_beside, self._files, path, index)
-                if not _is_closed(log, segment):
+                if not asked.are_unchanged():
                     self._files.remove(path + TEMPORARY_SUFFIX)
-                _require_closed(log, segment)
+                _require_unchanged(asked)
                 self._files.rename(path + TEMPORARY_SUFFIX, path)
             else:
                 self._files.remove(path)
@@ -176,10 +182,17 @@ def _segment_at(log: Log, base_offset: int) -> Segment | None:
     return found if found is not None and found.base_offset == base_offset else None
 
 
-def _is_closed(log: Log, segment: Segment) -> bool:
-    return not log.offline and segment in log.segments[:-1]
+async def _read(segments: ClosedSegments, work: Awaitable[RebuildStep]) -> RebuildStep:
+    """Await a step; _Outdated if the segments have changed meanwhile, whatever came of it."""
+    try:
+        step = await work
+    except (CorruptRecords, InvariantViolated):
+        _require_unchanged(segments)
+        raise
+    _require_unchanged(segments)
+    return step
 
 
-def _require_closed(log: Log, segment: Segment) -> None:
-    if not _is_closed(log, segment):
+def _require_unchanged(segments: ClosedSegments) -> None:
+    if not segments.are_unchanged():
         raise _Outdated

@@ -19,7 +19,7 @@ from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.server.upkeep.housekeeping import LOGS_PER_SLICE
 from moldau.server.upkeep.index_repair import RebuildIndex
-from moldau.storage.log import Log
+from moldau.storage.closed_segments import ClosedSegments
 from moldau.storage.scrub import Damage, ScrubStep, scrub_step
 from moldau.storage.segment import Segment
 from moldau.storage.transaction_index import DamagedTransactionIndex, check_stored
@@ -58,18 +58,21 @@ class Scrubber:
             if number % LOGS_PER_SLICE == 0:
                 await asyncio.sleep(0)
             for segment in tuple(partition.log.segments[:-1]):
-                await self._scrub_segment(partition, segment)
-                if segment.has_aborted and _is_closed(partition.log, segment):
-                    await self._scrub_index(partition, segment)
+                read = ClosedSegments(partition.log, (segment,))
+                await self._scrub_segment(partition, segment, read)
+                if segment.has_aborted and read.are_unchanged():
+                    await self._scrub_index(partition, segment, read)
         logger.info(
             "scrub done in %.0f s: %d damaged batch(es) found",
             self._clock.monotonic() - started_s, self.damaged_batches - damaged_before,
         )  # fmt: skip
 
-    async def _scrub_segment(self, partition: Partition, segment: Segment) -> None:
+    async def _scrub_segment(
+        self, partition: Partition, segment: Segment, read: ClosedSegments
+    ) -> None:
         size = segment.size
         step = ScrubStep(0, segment.base_offset, ())
-        while step.position < size and _is_closed(partition.log, segment):
+        while step.position < size and read.are_unchanged():
             position, started_s = step.position, self._clock.monotonic()
             try:
                 step = await self._executor.compute(
@@ -78,9 +81,9 @@ class Scrubber:
             except WorkerLost:
                 return  # The next pass looks at this segment again.
             except OSError as error:
-                self._cannot_read(partition, segment, error)
+                self._cannot_read(partition, segment, read, error)
                 return
-            if not _is_closed(partition.log, segment):
+            if not read.are_unchanged():
                 return
             self.checked_bytes += step.position - position
             for damage in step.damages:
@@ -88,7 +91,9 @@ class Scrubber:
             ahead_s = (step.position - position) / BYTES_PER_SECOND
             await asyncio.sleep(max(0.0, ahead_s - (self._clock.monotonic() - started_s)))
 
-    async def _scrub_index(self, partition: Partition, segment: Segment) -> None:
+    async def _scrub_index(
+        self, partition: Partition, segment: Segment, read: ClosedSegments
+    ) -> None:
         """Have the index of aborted transactions made anew if it is damaged."""
         segments = partition.log.segments
         following = segments[segments.index(segment) + 1]
@@ -98,16 +103,18 @@ class Scrubber:
                 segment.base_offset, following.base_offset,
             )  # fmt: skip
         except DamagedTransactionIndex as damage:
-            if _is_closed(partition.log, segment):
+            if read.are_unchanged():
                 self._rebuild_index(partition, damage)
         except WorkerLost:
             return
         except OSError as error:
-            self._cannot_read(partition, segment, error)
+            self._cannot_read(partition, segment, read, error)
 
-    def _cannot_read(self, partition: Partition, segment: Segment, error: OSError) -> None:
+    def _cannot_read(
+        self, partition: Partition, segment: Segment, read: ClosedSegments, error: OSError
+    ) -> None:
         # One that retention or compaction has taken away meanwhile is no news.
-        if _is_closed(partition.log, segment):
+        if read.are_unchanged():
             logger.warning("%s: %s cannot be read: %s", partition.key, segment.path, error)
 
     def _found(self, partition: Partition, segment: Segment, damage: Damage) -> None:
@@ -119,8 +126,3 @@ class Scrubber:
             "%s: %s is damaged at position %d (%s): %d bytes, %s",
             partition.key, segment.path, damage.position, damage.reason, damage.size, offsets,
         )  # fmt: skip
-
-
-def _is_closed(log: Log, segment: Segment) -> bool:
-    """Tell whether a segment is still part of its log, and not the one being written."""
-    return not log.offline and segment in log.segments[:-1]
