@@ -19,7 +19,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from moldau.base.errors import MoldauError, StorageError, UserError
-from moldau.base.ids import random_uuid
+from moldau.base.ids import PartitionKey, random_uuid
 from moldau.base.network import Address, Listener
 from moldau.cluster.brokers import BrokerRegistration
 from moldau.cluster.metadata_feed import MetadataFeed
@@ -85,6 +85,7 @@ class Broker:
         self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._heartbeats: asyncio.Task[None] | None = None
+        self._loading: asyncio.Future[dict[PartitionKey, Report]] | None = None
         self._failure: asyncio.Future[MoldauError] = asyncio.get_running_loop().create_future()
         """Done with the reason once this broker cannot follow its cluster any more."""
         # Where this node is a controller that others can reach:
@@ -173,7 +174,7 @@ class Broker:
 
     async def _begin_as_broker(self) -> None:
         """Load the logs, become a member of the cluster and serve what it gives this broker."""
-        self._load_logs()
+        await self._load_logs()
         self._run_for_election()
         await self._join()
         await self._serve_partitions()
@@ -251,12 +252,17 @@ class Broker:
         ):
             logger.error("log directory offline: %s", error)
 
-    def _load_logs(self) -> None:
+    async def _load_logs(self) -> None:
+        """Open the logs in a thread: a voter is asked for its vote meanwhile."""
         image, clock = self.parts.store.image, self.parts.ports.clock
         started_s = clock.monotonic()
-        reports = self.parts.logs.load(
-            cache(lambda topic: self.parts.config_of(image.topic_config(topic)))
+        loading = self._loading = asyncio.ensure_future(
+            self.parts.ports.executor.run(
+                self.parts.logs.load,
+                cache(lambda topic: self.parts.config_of(image.topic_config(topic))),
+            )
         )
+        reports = await asyncio.shield(loading)
         for key, report in reports.items():
             logger.debug("recovered %s: %s", key, report)
         if self.parts.logs.all_failed:
@@ -463,9 +469,15 @@ class Broker:
         if is_member:
             await self.parts.housekeeping.close_logs(membership.records_epoch)
         else:
-            self.parts.logs.release()
+            await self._release_logs()
         if self._has_begun:
             logger.info("%s has stopped", self.name)
+
+    async def _release_logs(self) -> None:
+        """Give the directories to others, once no thread reads them any more."""
+        if self._loading is not None:
+            await asyncio.wait((self._loading,))
+        self.parts.logs.release()
 
     def _send_writes_on(self) -> None:
         """Have the next leaders take what clients write here before they have noticed."""

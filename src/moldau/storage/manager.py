@@ -102,15 +102,14 @@ class LogManager:
     def load(self, config_of: LogConfigOf) -> dict[PartitionKey, Report]:
         """Open the logs of every directory; return the reports of the recovered ones.
 
-        A directory that fails goes offline. A broker may instead call `load_directory` through
-        the executor, to load several directories in parallel.
+        A directory that fails goes offline. Any thread may call this, before the logs are used.
         """
         reports: dict[PartitionKey, Report] = {}
         for directory in self.directories:
-            reports |= self.load_directory(directory, config_of)
+            reports |= self._load_directory(directory, config_of)
         return reports
 
-    def load_directory(
+    def _load_directory(
         self, directory: LogDirectory, config_of: LogConfigOf
     ) -> dict[PartitionKey, Report]:
         """Open the logs of one directory; if it fails it goes offline, and nothing is raised."""
