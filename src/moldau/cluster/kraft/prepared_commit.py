@@ -42,7 +42,8 @@ async def prepare_commit(
     """Encode changes and apply them to a draft; `is_aborting` first ends an open transaction."""
     # The first changes of a cluster say by which level they are written themselves.
     level = metadata_level(image if image.features else image.apply(changes, image.version))
-    values = [encode_mark(TransactionMark.ABORT)] if is_aborting else []
+    stamp = BatchStamp(0, now_ms, level)
+    values: list[bytes] = []
     draft = image.draft()
     for count, change in enumerate(changes, 1):
         values.append(encode_change(change, level))
@@ -51,9 +52,13 @@ async def prepare_commit(
             await asyncio.sleep(0)
     await _settle(draft)
     name = None if image.features else FIRST_CHANGES
+    # In a batch of its own: what follows may be a transaction itself.
+    aborting = [encode_mark(TransactionMark.ABORT)] if is_aborting else []
+    made = await commit_batches(aborting, 0, stamp)
+    made += await commit_batches(values, len(aborting), stamp, name)
     batches: list[PreparedBatch] = []
     end = 0
-    for batch in await commit_batches(values, 0, BatchStamp(0, now_ms, level), name):
+    for batch in made:
         batches.append(PreparedBatch(bytearray(batch.data), batch.next_offset - end))
         end = batch.next_offset
     return PreparedCommit(changes, batches, draft.finish)

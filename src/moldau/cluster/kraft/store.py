@@ -428,9 +428,13 @@ class RaftStore:
     async def _apply(self) -> None:
         applier, end, pending = self._applier, self._committed, self._pending
         assert applier is not None  # it was opened
-        if pending is not None and pending.version <= end and pending.image is not None:
-            await applier.apply_up_to(pending.first_offset)
-            applier.adopt(pending.changes, pending.image)
+        if pending is not None and pending.image is not None:
+            if pending.version <= end:
+                await applier.apply_up_to(pending.first_offset)
+                applier.adopt(pending.changes, pending.image)
+            else:
+                # Its first batches are committed. It is adopted as a whole, so none is read back.
+                end = min(end, Offset(pending.first_offset))
         await applier.apply_up_to(end)
         if pending is not None and pending.version <= end:
             self._pending = None
@@ -543,6 +547,7 @@ class RaftStore:
         if tenure is not None:
             tenure.end()
         pending, self._pending = self._pending, None
+        self._has_more.set()
         if pending is not None and not pending.done.done():
             # Also where it is committed but not applied: then the log says so, to all alike.
             pending.done.set_exception(OutcomeUnknown("the leadership was lost during a commit"))

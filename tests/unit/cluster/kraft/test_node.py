@@ -32,6 +32,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.sim.disk import SimDisk
 from moldau.sim.disk_faults import Operation
 from moldau.sim.executor import SimExecutor
+from moldau.sim.world import World
 
 VOTERS = (1, 2, 3)
 LOG = f"{FOLDER}/{METADATA_FOLDER}"
@@ -120,6 +121,30 @@ async def commit(three, node, tenure, number):
 def role(three, node):
     life = three.stores[node].node.life
     return None if life is None else life.state.role
+
+
+def test_a_commit_of_several_batches_counts_as_one_however_they_become_durable(monkeypatch):
+    monkeypatch.setattr("moldau.cluster.commit_batches.BATCH_BYTES_MAX", 200)
+
+    @with_three
+    async def commits(three):
+        node, tenure = await three.leader()
+        heard = []
+        store = three.stores[node]
+        store.subscribe(lambda changes, image: heard.append((len(changes), image.version)))
+        for first in range(0, 300, 30):
+            changes = [created(first + number) for number in range(30)]
+            await tenure.commit(store.image.version, changes)
+            assert heard[-1] == (30, store.image.version)
+        assert len(heard) == 10
+        for other in VOTERS:
+            await three.level(other)
+            assert three.stores[other].image == store.image
+        assert not three.failures
+
+    for seed in range(5):
+        with World(seed) as world:
+            commits(world)
 
 
 @with_three
