@@ -28,6 +28,7 @@ import weakref
 from asyncio import AbstractEventLoop, Handle, TimerHandle
 from collections import deque
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from contextvars import Context, ContextVar
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -90,8 +91,13 @@ class SimLoop(asyncio.BaseEventLoop):
         self._ended_processes: set[str] = set()
         self._paused: dict[str, list[Handle]] = {}
         """What paused processes would have run, in the order in which it was due."""
-        self.after_turn: Callable[[], None] | None = None
-        """Called after each turn: checks that must hold at any time raise from here."""
+        self.after_turn: Callable[[AbstractSet[str]], None] | None = None
+        """Called after each turn: checks that must hold at any time raise from here.
+
+        It is given the processes whose code has run. "" among them is everybody's: the script of
+        the run and its faults, which may have changed anything.
+        """
+        self._ran: set[str] = set()
         self._task_order = itertools.count(1)
         self._task_numbers: weakref.WeakKeyDictionary[asyncio.Task[Any], int] = (
             weakref.WeakKeyDictionary()
@@ -174,10 +180,16 @@ class SimLoop(asyncio.BaseEventLoop):
         for _ in range(count):
             handle = ready.popleft()
             if not handle.cancelled():
+                self._ran.add(_owner(handle._context))  # type: ignore[attr-defined]  # noqa: SLF001
                 handle._run()  # noqa: SLF001 - only asyncio's own loops may run handles
             self.raise_unhandled()
         if self.after_turn is not None:
-            self.after_turn()
+            self.after_turn(self._ran)
+        self._ran.clear()
+
+    def entered(self, process: str) -> None:
+        """Take note that code of a process runs within what belongs to another one."""
+        self._ran.add(process)
 
     def _hold_back(self) -> None:
         """Keep what paused processes would run for the time when they go on."""

@@ -24,10 +24,12 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from moldau.base.memory_budget import MemoryBudget
 from moldau.base.network import Accept, Address
 from moldau.sim.crashes import Crashed
+from moldau.sim.loop import PROCESS
 from moldau.sim.stream import SimStream
 from moldau.sim.world import World
 
@@ -123,6 +125,10 @@ class SimHost:
         return stream
 
 
+WIRES: Final = "(wires)"
+"""Whose what travels is. Whoever gets it is told within its own process."""
+
+
 class SimNetwork:
     """All hosts of one run and the wires between them."""
 
@@ -137,7 +143,8 @@ class SimNetwork:
         self._loop = world.loop
         self._trace = world.trace
         self._context = contextvars.copy_context()
-        """What travels belongs to no process: it arrives after its sender has ended."""
+        """What travels is not its sender's: it arrives after that has ended."""
+        self._context.run(PROCESS.set, WIRES)
         self.chance = world.random("network")
         self.memory = MemoryBudget()
         self.mean_delay_s = mean_delay_s

@@ -56,6 +56,7 @@ class _OwnedReceiver:
         self._loop = loop
 
     def received(self, data: memoryview) -> int:
+        self._loop.entered(self._context.get(PROCESS, ""))
         return self._context.copy().run(self._receiver.received, data)
 
     def drained(self) -> None:
@@ -70,6 +71,7 @@ class _OwnedReceiver:
         if self._loop.is_paused(context.get(PROCESS, "")):
             self._loop.call_soon(hear, *facts, context=context)
         else:
+            self._loop.entered(context.get(PROCESS, ""))
             context.run(hear, *facts)
 
 
@@ -84,6 +86,7 @@ class _OwnedNetwork:
     def _owned(self, accept: Accept) -> Accept:
         def accept_as_owner(stream: Stream) -> Receiver:
             # A copy, because a context cannot be entered twice and streams call back at once.
+            self._loop.entered(self._context.get(PROCESS, ""))
             receiver = self._context.copy().run(accept, stream)
             return _OwnedReceiver(receiver, self._context, self._loop)
 

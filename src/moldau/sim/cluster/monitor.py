@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from moldau.base.ids import BrokerId, PartitionKey, TopicId
@@ -77,12 +78,15 @@ class Monitor:
         self.deleted: set[TopicId] = set()
         """The ids of topics that were deleted."""
 
-    def look(self) -> None:
-        """Check everything that has changed since the last look."""
+    def look(self, ran: AbstractSet[str]) -> None:
+        """Check everything that has changed since the last look, while these processes ran."""
+        nodes = self._nodes.among(ran)
+        if not nodes:
+            return
         newest = self._nodes.image
         if newest is not self._image:
             self._take_newest(newest)
-        for node in self._nodes.all:
+        for node in nodes:
             process = node.process
             if process.serving and process.broker is not None:
                 parts = process.broker.parts

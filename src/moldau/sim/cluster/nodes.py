@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 from moldau.base.errors import MoldauError, StorageError, UserError
 from moldau.base.ids import BrokerId
@@ -177,6 +178,16 @@ class Nodes:
     def controller_epoch(self) -> int:
         """The epoch of the newest controller that is known; 0 where there is only ever one."""
         return self._keeper.controller_epoch(self._processes(), self.image)
+
+    def among(self, ran: AbstractSet[str]) -> list[Node]:
+        """Return the nodes of which something may have changed when these processes have run."""
+        if "" in ran:
+            return self.all
+        return [
+            node
+            for node in self.all
+            if node.process.process in ran or (node.twin is not None and node.twin.process in ran)
+        ]
 
     def by_id(self, node_id: int) -> Node:
         return self.all[node_id - 1]

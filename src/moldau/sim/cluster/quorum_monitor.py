@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from moldau.cluster.kraft.store import RaftStore
@@ -97,9 +98,10 @@ class QuorumMonitor:
         self._replaced_s: dict[int, float] = {}
         """Since when a node leads an epoch that is over, while it runs."""
 
-    def look(self) -> None:
-        """Check everything that has changed since the last look."""
-        for node in self._nodes.all:
+    def look(self, ran: AbstractSet[str]) -> None:
+        """Check everything that has changed since the last look, while these processes ran."""
+        nodes = self._nodes.among(ran)
+        for node in nodes:
             store = store_of(node.process)
             self._check_heard(node, store)
             life = None if store is None else store.node.life
@@ -116,7 +118,7 @@ class QuorumMonitor:
                 self._look_at(node, old, now)
             if isinstance(now.state, Leader):
                 self._check_replaced(node, now)
-        for node in self._nodes.all:
+        for node in nodes:
             self._check_promise(node)
 
     def _check_heard(self, node: Node, store: RaftStore | None) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 from moldau.base.ids import PartitionKey
 from moldau.replication.delayed import Delayed
@@ -177,10 +178,10 @@ class _ClusterScenario:
             comparing.cancel()
         await self._finish()
 
-    def _look(self) -> None:
-        self._monitor.look()
+    def _look(self, ran: AbstractSet[str]) -> None:
+        self._monitor.look(ran)
         if self._quorum is not None:
-            self._quorum.look()
+            self._quorum.look(ran)
 
     async def _begin(self) -> None:
         for node in self._nodes.all:

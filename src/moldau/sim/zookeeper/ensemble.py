@@ -29,6 +29,7 @@ from typing import Final, Protocol
 
 from moldau.cluster.zookeeper.client.port import DeleteNode, Operation, OperationResult
 from moldau.cluster.zookeeper.nodes.stored_node import StoredNode
+from moldau.sim.loop import PROCESS
 from moldau.sim.world import World
 from moldau.sim.zookeeper.pipe import MEAN_DELAY_S, Pipe
 from moldau.sim.zookeeper.tree import Transaction, Tree, Watched, Znode, triggers
@@ -140,6 +141,7 @@ class SimEnsemble:
         self._clock = world.clock
         self._trace = world.trace
         self._context = contextvars.copy_context()
+        self._context.run(PROCESS.set, "(zookeeper)")
         self._leader = Tree()
         self._servers = [SimServer(number) for number in range(1, server_count + 1)]
         self._sessions: dict[int, SessionRecord] = {}
