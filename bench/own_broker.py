@@ -15,7 +15,7 @@ from moldau.server.broker import Broker
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.lifecycle.topic_admin import TopicAdmin
 from moldau.server.parts import Ports
-from moldau.server.stores import embedded_store
+from moldau.server.stores import node_store
 from moldau.server.workers.executor import PoolExecutor
 from moldau.storage.disk import Disk
 from moldau.transport.sockets import SocketNetwork
@@ -32,7 +32,7 @@ async def own_broker(topic: str, partition_count: int) -> AsyncIterator[Broker]:
         settings = BrokerSettings.load(None, own, {})
         ports = Ports(
             SystemClock(), system_random(), Disk(), SocketNetwork(executor), executor, executor,
-            embedded_store,
+            node_store,
         )  # fmt: skip
         broker = Broker(settings, ports)
         await broker.start()

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from kafka_harness.distribution import CURRENT
-from kits.embedded_store import commit, created
 from kits.metadata_samples import every_change
 from kits.observed_cluster import ObservedCluster
+from kits.sole_voter import commit, created
 from moldau.base.clock import SystemClock
 from moldau.storage.disk import Disk
 

@@ -1,8 +1,8 @@
 """What the cluster may rely on when several brokers would like to be the controller.
 
-One suite for every store of several brokers; the embedded one has no rivals, and is held to the
-rest of the port in `test_metadata_store`. Each test runs under some seeds, because what a broker
-knows of the others depends on how long news takes.
+One suite for every store of several brokers; a voter that is alone has no rivals, and is held to
+the rest of the port in `test_metadata_store`. Each test runs under some seeds, because what a
+broker knows of the others depends on how long news takes.
 """
 
 from __future__ import annotations

@@ -18,16 +18,9 @@ from typing import Any
 
 import pytest
 
-from kits.embedded_store import commit
 from kits.metadata_samples import every_change, registration, topic_id
 from kits.observed_cluster import ObservedCluster
-from kits.stores_in_quorum import (
-    NoPeers,
-    SoleVoter,
-    format_disk,
-    quorum_store,
-    static_voters,
-)
+from kits.sole_voter import commit, sole_voter
 from kits.zookeeper_kit import SESSION_TIMEOUT_S
 from kits.zookeeper_scenarios import new_chroot
 from moldau.base.clock import Clock, SystemClock
@@ -46,7 +39,6 @@ from moldau.cluster.changes import (
     TopicCreated,
 )
 from moldau.cluster.decisions import Decisions
-from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Partition
 from moldau.cluster.store import (
@@ -129,13 +121,14 @@ class ObservingStore:
         return version
 
 
-class ElectedStore:
-    """The store of a broker on ZooKeeper that is elected when it is opened.
+class Leading:
+    """A store whose broker is the controller once it is opened.
 
-    Only the controller's image is a state of the history; others have none until they hear of one.
+    On ZooKeeper only the controller's image is a state of the history. A controller of a new
+    cluster begins with a commit of its own.
     """
 
-    def __init__(self, store: ZooKeeperStore) -> None:
+    def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
     async def start(self) -> None:
@@ -168,16 +161,17 @@ def elected_bench(
 ) -> Bench:
     """Make the place for stores on ZooKeeper."""
     store = functools.partial(ZooKeeperStore, zookeeper, disk, ["/data"], NODE, clock, DICE)
-    return Bench(run, lambda: ElectedStore(store()), changes=changes_of_the_tree)
+    return Bench(run, lambda: Leading(store()), changes=changes_of_the_tree)
 
 
 @contextmanager
 def made_bench(kind: str, folder: Path) -> Iterator[Bench]:
     """Make the place for one kind of store."""
-    if kind == "embedded on disk":
+    if kind == "sole voter on disk":
+        directories = [f"{folder}/data"]
         yield Bench(
             asyncio.run,
-            lambda: EmbeddedStore(Disk(), [f"{folder}/data"], NODE, SystemClock(), DICE),
+            lambda: Leading(sole_voter(Disk(), directories, NODE, SystemClock(), DICE)),
         )
         return
     with World(11) as world:
@@ -186,11 +180,6 @@ def made_bench(kind: str, folder: Path) -> Iterator[Bench]:
             yield Bench(world.run, lambda: shared.store(NODE))
             return
         disk = SimDisk(world.random("disk"), trace=world.trace)
-        if kind == "sole voter of a quorum":
-            format_disk(disk, NODE)
-            make = functools.partial(quorum_store, disk, NODE, static_voters(NODE), NoPeers())
-            yield Bench(world.run, lambda: SoleVoter(make(world, SimExecutor(world))))
-            return
         if kind == "on a simulated ZooKeeper":
             zookeeper = SimZooKeeper(SimEnsemble(world), f"broker-{NODE}")
             yield elected_bench(world.run, zookeeper, disk, world.clock)
@@ -201,23 +190,20 @@ def made_bench(kind: str, folder: Path) -> Iterator[Bench]:
             return
 
         def simulated() -> MetadataStore:
-            return EmbeddedStore(
-                disk,
-                ["/data"],
-                NODE,
-                world.clock,
-                world.random("store"),
-                executor=SimExecutor(world),
+            executor = SimExecutor(world)
+            return Leading(
+                sole_voter(
+                    disk, ["/data"], NODE, world.clock, world.random("store"), executor=executor
+                )
             )
 
         yield Bench(world.run, simulated)
 
 
 CONTROLLERS = [
-    "embedded on disk",
-    "embedded in simulation",
+    "sole voter on disk",
+    "sole voter in simulation",
     "of several brokers",
-    "sole voter of a quorum",
     "on a simulated ZooKeeper",
     pytest.param("on ZooKeeper", marks=pytest.mark.process),
 ]

@@ -5,6 +5,7 @@ UserError for what belongs to somebody else.
 """
 
 import asyncio
+import contextlib
 import functools
 import random
 
@@ -13,12 +14,13 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kits.embedded_store import commit
+from kits.observed_cluster import observing_store
+from kits.sole_voter import commit, lead, sole_voter
 from moldau.base.errors import StorageError, UserError
 from moldau.base.files import read_whole
 from moldau.cluster.changes import FeatureLevelSet
-from moldau.cluster.embedded import EmbeddedStore
-from moldau.cluster.observer import ObserverStore
+from moldau.cluster.journal import METADATA_TOPIC, METADATA_TOPIC_ID
+from moldau.cluster.kraft.peers import PeerUnavailable
 from moldau.protocol.messages.data import (
     FetchablePartitionResponse,
     FetchableTopicResponse,
@@ -31,6 +33,8 @@ from moldau.sim.disk import SimDisk
 ROOT = "/data"
 METADATA = f"{ROOT}/__cluster_metadata-0"
 CRC_AT, CHECKED_FROM = 17, 21
+LEADER = 9
+PATIENCE_S = 0.5
 
 
 class Clock:
@@ -42,12 +46,12 @@ class Clock:
 
 
 def store_on(disk):
-    return EmbeddedStore(disk, [ROOT], 1, Clock(), random.Random(2), snapshot_after_bytes=2_000)
+    return sole_voter(disk, [ROOT], 1, Clock(), random.Random(2), snapshot_after_bytes=2_000)
 
 
 async def fill(disk):
     store = store_on(disk)
-    await store.start()
+    await lead(store)
     for number in range(30):
         change = FeatureLevelSet(f"a.feature.with.a.long.name.{number}", 1)
         await commit(store, store.image.version, [change])
@@ -59,12 +63,16 @@ def sound_files():
     """Every file of a folder that has a journal and a snapshot, by path."""
     disk = SimDisk(random.Random(1))
     asyncio.run(fill(disk))
-    return {
+    files = {
         f"{folder}/{name}": read_whole(disk, f"{folder}/{name}")
         for folder in (ROOT, METADATA)
         for name in disk.names(folder)
         if not disk.is_folder(f"{folder}/{name}")
     }
+    # An observer does not know itself as the leader.
+    path = f"{METADATA}/quorum-state"
+    files[path] = files[path].replace(b'"leaderId":1', b'"leaderId":%d' % LEADER)
+    return files
 
 
 def disk_with(files):
@@ -79,28 +87,40 @@ def disk_with(files):
 async def start_voter(disk):
     store = store_on(disk)
     try:
-        await store.start()
+        await lead(store)
     finally:
         await store.close()
 
 
 class AgreeingLeader:
-    """Says that everything an observer has is committed, and then nothing more."""
+    """Says that everything an observer has is committed, and then nothing more.
+
+    It leads a later epoch than the observer knows: another leader of its own would not be believed.
+    """
 
     def __init__(self):
         self.is_done = asyncio.Event()
+        self.epoch = None
 
     async def fetch(self, request):
         wanted = request.topics[0].partitions[0]
-        if wanted.high_watermark == wanted.fetch_offset:
+        if self.epoch is None:
+            self.epoch = min(wanted.current_leader_epoch + 1, 2**31 - 1)
+        is_known = wanted.current_leader_epoch == self.epoch
+        if is_known and wanted.high_watermark == wanted.fetch_offset:
             self.is_done.set()
             await asyncio.Event().wait()
         answer = FetchablePartitionResponse(
+            error_code=0 if is_known else 74,
             high_watermark=wanted.fetch_offset,
-            current_leader=LeaderIdAndEpoch(1, wanted.current_leader_epoch),
+            current_leader=LeaderIdAndEpoch(LEADER, self.epoch),
             records=b"",
         )
-        return FetchResponse(responses=[FetchableTopicResponse(partitions=[answer])])
+        topic = FetchableTopicResponse(METADATA_TOPIC, METADATA_TOPIC_ID, [answer])
+        return FetchResponse(responses=[topic])
+
+    async def fetch_snapshot(self, request):
+        raise PeerUnavailable(f"{request} is not answered")
 
     async def close(self):
         """Hold nothing."""
@@ -108,7 +128,7 @@ class AgreeingLeader:
 
 async def start_observer(disk):
     source = AgreeingLeader()
-    store = ObserverStore(disk, [ROOT], 1, Clock(), random.Random(2), source)
+    store = observing_store(disk, 1, Clock(), random.Random(2), source, voters=(LEADER,))
     failed = []
 
     def fail(error):
@@ -118,7 +138,8 @@ async def start_observer(disk):
     store.on_failed(fail)
     try:
         await store.start()
-        await source.is_done.wait()
+        with contextlib.suppress(TimeoutError):  # it may wait for another leader
+            await asyncio.wait_for(source.is_done.wait(), PATIENCE_S)
     finally:
         await store.close()
     if failed:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from kits.embedded_store import commit, created
+from kits.sole_voter import commit, created
 from moldau.base.files import read_whole
 from moldau.cluster.journal import Journal
+from moldau.cluster.kraft.raft_log import PreparedBatch
 from moldau.cluster.record_codec import encode_change
 from moldau.records.batch import parse_header
 from moldau.records.builder import BatchBuilder
@@ -22,7 +23,7 @@ def run(cluster, work):
     async def running():
         await cluster.start_voter()
         result = await work()
-        if cluster.feed is not None:
+        if cluster.handlers is not None:
             await cluster.stop_voter()
         return result
 
@@ -56,13 +57,14 @@ def assert_same_log(cluster, disk):
 
 
 async def write_raw(voter, values):
-    """Commit records that the voter itself would not write."""
-    journal = voter._journal
-    builder = BatchBuilder(base_offset=journal.next_offset, leader_epoch=voter.leader_epoch)
+    """Commit records that the controller itself would not write."""
+    builder = BatchBuilder()
     for value in values:
         builder.append(1_000, None, value)
-    journal.append(builder.build(), journal.next_offset + builder.count)
-    voter.log.commit(journal.next_offset)
+    end = voter.node.life.log.end_offset + builder.count
+    voter.node.append(PreparedBatch(bytearray(builder.build()), builder.count), builder.count)
+    while voter.node.life.high_watermark < end:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
 
 
 async def diverged(cluster, disk, count=2):
@@ -90,5 +92,5 @@ async def failure_of(observer):
 
 async def with_snapshot(cluster, count=30):
     await fill(cluster, count, first=100)
-    await cluster.voter._snapshotting.finish()
-    assert cluster.voter.log.newest_snapshot is not None
+    await cluster.voter._log._snapshotting.finish()
+    assert cluster.voter._log.newest_snapshot is not None

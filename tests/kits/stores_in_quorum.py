@@ -19,8 +19,9 @@ from moldau.cluster.formatting import identify_directories
 from moldau.cluster.kept_snapshots import MetadataRetention
 from moldau.cluster.kraft.fetched_batches import fetched_batches
 from moldau.cluster.kraft.node import ServedAnswer
+from moldau.cluster.kraft.own_node import LogSettings, OwnNode
 from moldau.cluster.kraft.peers import PeerUnavailable
-from moldau.cluster.kraft.store import LogSettings, OwnNode, RaftStore
+from moldau.cluster.kraft.store import RaftStore
 from moldau.cluster.kraft.tenure import Tenure
 from moldau.cluster.raft.requests import (
     FetchAnswer,
@@ -74,16 +75,6 @@ def quorum_store(
     return RaftStore(own, files, world.clock, dice, peers, times, log, executor)
 
 
-class NoPeers:
-    """The way to others of a voter that is alone."""
-
-    async def ask(self, to: object, request: SentRequest) -> QuorumAnswer:
-        raise PeerUnavailable(f"{request} to {to}: nobody is there")
-
-    async def close(self) -> None:
-        """End nothing."""
-
-
 class DirectPeers:
     """The way from one node to all others of the same process."""
 
@@ -104,6 +95,9 @@ class DirectPeers:
         if asked.cancelled() or quorum.is_lost(node, self._own, request):
             raise PeerUnavailable("the answer is lost")
         return await _received(asked.result())
+
+    def address(self, node: int) -> None:
+        """Know none: nobody is connected to."""
 
     async def close(self) -> None:
         """End nothing: there is no connection."""
@@ -227,21 +221,6 @@ class ClaimingStore:
     async def close(self) -> None:
         await self._store.close()
         self._quorum.stores.pop(self._node_id, None)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-
-class SoleVoter:
-    """A store that votes alone; it leads once it is started."""
-
-    def __init__(self, store: RaftStore) -> None:
-        self._store = store
-
-    async def start(self) -> None:
-        await self._store.start()
-        await self._store.leads()
-        assert await self._store.claim() is not None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

@@ -6,26 +6,25 @@ import asyncio
 
 import pytest
 
-from kits.embedded_store import commit, created
 from kits.observed_cluster import ObservedCluster
+from kits.sole_voter import commit, created
 from moldau.base.network import Address
-from moldau.cluster.metadata_requests import FetchState, fetch_request
-from moldau.cluster.metadata_source import SourceUnavailable
+from moldau.cluster.kraft.messages import request_message
+from moldau.cluster.kraft.peers import PeerUnavailable
+from moldau.cluster.raft.log_position import LogEnd
+from moldau.cluster.raft.requests import FetchRequest
+from moldau.cluster.raft.voters import NodeId, ReplicaKey, Voter
 from moldau.engine.connection import ClientConnection
 from moldau.engine.errors import ClientError
 from moldau.engine.settings import ConnectionSettings
 from moldau.observe.requests import RequestMetrics
 from moldau.protocol.messages.data import FetchPartition, FetchTopic
 from moldau.protocol.messages.metadata import ApiVersion, ApiVersionsResponse
-from moldau.server.handlers.metadata_feed import (
-    FETCH_SNAPSHOT_VERSIONS,
-    METADATA_FEED_PERMISSIONS,
-    METADATA_FETCH_VERSIONS,
-    MetadataFeedHandlers,
-)
+from moldau.server.controller_routes import NODE_PERMISSIONS
 from moldau.server.network.connections import ConnectionLimits, Connections
 from moldau.server.network.dispatch import Dispatcher, Route
 from moldau.server.network.listeners import Endpoint
+from moldau.server.quorum.quorum_routes import quorum_rows
 from moldau.sim.disk import SimDisk
 from moldau.sim.network import SimNetwork
 from moldau.sim.world import World
@@ -34,7 +33,7 @@ PORT = 9093
 
 
 class ConnectedSource:
-    """A `MetadataSource` over one connection, opened anew when it is lost."""
+    """Asks over one connection, opened anew when it is lost."""
 
     def __init__(self, network, host, request_timeout_ms=2_000):
         self._host = network.host(host)
@@ -59,7 +58,7 @@ class ConnectedSource:
         except (TimeoutError, ClientError, OSError) as error:
             if self.connection is not None:
                 self.connection.close()
-            raise SourceUnavailable(str(error)) from error
+            raise PeerUnavailable(str(error)) from error
 
 
 class Controller:
@@ -72,11 +71,13 @@ class Controller:
 
     async def start(self):
         await self.cluster.start_voter()
-        handlers, metrics = MetadataFeedHandlers(self.cluster.feed), RequestMetrics()
-        allowed = METADATA_FEED_PERMISSIONS
+        metrics = RequestMetrics()
+        node = self.cluster.voter.node
         routes = [
-            Route(1, METADATA_FETCH_VERSIONS, handlers.fetch, metrics, allowed),
-            Route(59, FETCH_SNAPSHOT_VERSIONS, handlers.fetch_snapshot, metrics, allowed),
+            *(
+                Route(*one, metrics, NODE_PERMISSIONS)
+                for one in quorum_rows(node, NodeId(1), has_elections=False)
+            ),
             Route(18, "0-5", lambda request, context: offered, metrics, ()),
         ]
         offered = ApiVersionsResponse(
@@ -138,7 +139,7 @@ def test_brokers_follow_over_connections(seed):
         for observer, _ in brokers:
             await controller.cluster.caught_up(observer)
             assert observer.image == controller.cluster.voter.image
-        states = controller.cluster.feed.observers()
+        states = controller.cluster.voter.describe().observers
         assert [state.node_id for state in states] == [2, 3, 4]
         for observer, source in brokers:
             await observer.close()
@@ -150,8 +151,8 @@ def test_brokers_follow_over_connections(seed):
 def test_a_fresh_broker_fetches_a_snapshot_over_a_connection():
     async def work(controller):
         await controller.fill(40)
-        await controller.cluster.voter._snapshotting.finish()
-        assert controller.cluster.voter.log.newest_snapshot is not None
+        await controller.cluster.voter._log._snapshotting.finish()
+        assert controller.cluster.voter._log.newest_snapshot is not None
         observer, source = await controller.observer(2, fetch_bytes=300)
         await observer.caught_up()
         assert observer.image == controller.cluster.voter.image
@@ -186,10 +187,10 @@ def test_broken_and_blocked_links_are_survived():
 
 def request(controller, **changes):
     voter = controller.cluster.voter
-    state = FetchState(
-        voter.identity.cluster_id, 7, bytes(16), 1, voter.image.version, 1, 0, 2**63 - 1
-    )
-    made = fetch_request(state, 1_000)
+    own = Voter(ReplicaKey(NodeId(7)))
+    last = LogEnd(1, voter.image.version)
+    asked = FetchRequest(voter.identity.cluster_id, own.key, 1, last, 2**63 - 1, 0.5)
+    made = request_message(asked, own, 1_000)
     for name, value in changes.items():
         setattr(made, name, value)
     return made
@@ -198,20 +199,22 @@ def request(controller, **changes):
 def test_parked_fetches_end_with_their_connections():
     async def work(controller):
         host = controller.network.host("attacker")
-        feed = controller.cluster.feed
+        node = controller.cluster.voter.node
         opened = []
-        for _ in range(20):
+        for number in range(20):
             connection = await ClientConnection.open(
                 host, Address("voter", PORT), ConnectionSettings(client_id="attacker")
             )
-            connection.send(request(controller, max_wait_ms=2**31 - 1), 18).cancel()
+            asked = request(controller, max_wait_ms=2**31 - 1)
+            asked.replica_state.replica_id = 100 + number
+            connection.send(asked, 18).cancel()
             opened.append(connection)
         await asyncio.sleep(1)
-        assert feed.parked_count == 20
+        assert len(node._asked) == 20
         for connection in opened:
             connection.close()
         await asyncio.sleep(1)
-        assert feed.parked_count == 0
+        assert not node._asked
 
     run(work)
 
@@ -228,7 +231,7 @@ def test_a_large_request_for_anything_else_is_refused_and_keeps_nothing():
         answer = await source.fetch(request(controller, topics=topics, max_wait_ms=10_000))
         assert answer.error_code == 42
         assert not answer.responses
-        assert controller.cluster.feed.parked_count == 0
+        assert not controller.cluster.voter.node._asked
         source.connection.close()
 
     run(work)

@@ -17,9 +17,9 @@ from operator import attrgetter
 
 import pytest
 
-from kits.embedded_store import commit
 from kits.metadata_samples import lone_partition, topic_id
-from kits.observed_cluster import DirectSource, FaultySource
+from kits.observed_cluster import DirectSource, FaultySource, observing_store
+from kits.sole_voter import commit, lead, sole_voter
 from moldau.base.ids import BrokerId
 from moldau.cluster import journal, snapshots
 from moldau.cluster.changes import (
@@ -30,16 +30,14 @@ from moldau.cluster.changes import (
     TopicCreated,
     TopicRemoved,
 )
-from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.journal import METADATA_FOLDER, Journal
 from moldau.cluster.kept_snapshots import MetadataRetention
-from moldau.cluster.metadata_feed import MetadataFeed
 from moldau.cluster.model import ConfigResource
-from moldau.cluster.observer import ObserverStore
 from moldau.cluster.record_codec import encode_change
 from moldau.records.batch import parse_header
 from moldau.records.builder import BatchBuilder
+from moldau.server.handlers.raft import RaftHandlers
 from moldau.sim.crashes import Crashed, CrashPlan
 from moldau.sim.disk import SimDisk
 from moldau.sim.executor import SimExecutor
@@ -114,7 +112,7 @@ class Cluster:
         self.world = world
         self.dice = world.random("dice")
         self.voters, self.observers = Machine(world, "voter"), Machine(world, "observer")
-        self.voter = self.feed = self.observer = None
+        self.voter = self.handlers = self.observer = None
         self.source = FaultySource(DirectSource(self.reached), world.random("link"), faults)
         self.cut = False
         """Whether nothing gets through."""
@@ -129,12 +127,12 @@ class Cluster:
         self.retention_bytes = self.dice.choice((0, 4_000, 1 << 20))
 
     def reached(self):
-        return None if self.cut else self.feed
+        return None if self.cut else self.handlers
 
     async def start_voter(self):
         async def start():
             machine = self.voters
-            self.voter = EmbeddedStore(
+            self.voter = sole_voter(
                 machine.disk,
                 ["/voter"],
                 VOTER,
@@ -144,8 +142,8 @@ class Cluster:
                 snapshot_after_bytes=self.snapshot_bytes,
                 retention=MetadataRetention(self.retention_bytes),
             )
-            await self.voter.start()
-            self.feed = MetadataFeed(self.voter.log, self.world.clock)
+            await lead(self.voter)
+            self.handlers = RaftHandlers(self.voter.node, VOTER)
 
         await self.voters.run(start)
         if not self.history:
@@ -158,26 +156,23 @@ class Cluster:
         self.history.append(image)
 
     async def stop_voter(self):
-        feed, self.feed = self.feed, None
+        self.handlers = None
         await self.voter.close()
-        feed.close()
 
     def kill_voter(self, *, power_cut):
-        self.feed = None
+        self.handlers = None
         self.voters.end(power_cut=power_cut)
 
     async def start_observer(self):
         async def start():
             machine = self.observers
-            self.observer = ObserverStore(
+            self.observer = observing_store(
                 machine.disk,
-                ["/data"],
                 OBSERVER,
                 self.world.clock,
                 self.world.random("observer"),
                 self.source,
                 cluster_id=self.history[0].cluster_id,
-                voters=(VOTER,),
                 executor=machine.executor,
                 snapshot_after_bytes=self.own_snapshot_bytes,
                 retention=MetadataRetention(self.retention_bytes),
@@ -376,8 +371,8 @@ async def eventful_life(cluster, plan, *, power_cut):
     await cluster.stop_voter()
     await cluster.start_voter()
     await commits(25)
-    await cluster.voter._snapshotting.finish()
-    assert cluster.voter.log.start_offset > cluster.observer.image.version
+    await cluster.voter._log._snapshotting.finish()
+    assert cluster.voter._log.journal.start_offset > cluster.observer.image.version
     await follow()
     await cluster.stop_voter()
 

@@ -7,8 +7,9 @@ to. `placement`, `topics`, `configs`, `brokers`, `heartbeats`, `isr_changes`, `e
 `store` is the port that makes changes durable and tells everybody in order, `controller_requests`
 the one through which a broker asks for a change. `controller` stands between the two, with
 `broker_controller` and `broker_sessions` for brokers and `controller_queue` and `decisions` for the
-order of things; `listeners` is shared by all stores. `embedded` implements the store for one broker
-in KRaft's own files: `formatting` (whose directory), `quorum` (who leads), `journal` and
-`snapshots` (batches on disk), `record_codec` and `replay` (records to changes). `zookeeper`
-translates between changes and the nodes of Kafka's ZooKeeper tree.
+order of things; `listeners` is shared by all stores. `kraft` implements the store for the nodes of
+a quorum, of one voter or of several, in KRaft's own files; `raft` decides there. They stand on
+`formatting` (whose directory), `quorum` (who votes), `journal` and `snapshots` (batches on disk),
+`record_codec` and `replay` (records to changes). `zookeeper` translates between changes and the
+nodes of Kafka's ZooKeeper tree.
 """

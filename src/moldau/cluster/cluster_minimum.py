@@ -35,8 +35,12 @@ class ClusterMinimum:
         self._configured = str(configured)
         self._assumed = False
 
+    def is_watching(self, offset: int) -> bool:
+        """Tell whether a batch at this offset has to be looked at."""
+        return offset == _FIRST_OFFSET or self._assumed
+
     def saw(self, offset: int, values: Sequence[bytes]) -> None:
-        """Look at one batch of the log. Call it for all batches, in order."""
+        """Look at one batch of the log. Call it for all that are watched, in order."""
         if offset == _FIRST_OFFSET:
             changes = [decode_record(value) for value in values]
             plain = isinstance(next(iter(changes), None), FeatureLevelSet)

@@ -10,8 +10,8 @@ that have fallen behind read them.
 
     append -> bytes in the page cache          sync -> they survive a power cut
 
-A voter's journal is where the metadata is durable. Only what was synced may be told to anybody,
-and at most one batch of a sole voter is waiting to be. So recovery can tell a torn tail from
+A voter's journal is where the metadata is durable. Only what was synced may be told to anybody, and
+at most one batch of a voter that is alone is waiting to be. So recovery can tell a torn tail from
 damage: a last batch that is not whole was never synced, nobody was told of it, and it is cut. A
 broken batch with a whole one behind it had been promised: that is refused, not cut.
 
@@ -101,6 +101,10 @@ class Journal:
         self._sync_lock = Lock()
         self.epochs = LeaderEpochs()
         self.next_offset = 0
+
+    def keep_mark(self, mark: SyncMark) -> None:
+        """Note in this mark how far it is synced; before `load`."""
+        self._mark = mark
 
     @property
     def last_epoch(self) -> LeaderEpoch:

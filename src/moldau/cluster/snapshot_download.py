@@ -7,21 +7,20 @@ intact, and then put in place. Nothing of it counts before that.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from functools import partial
 
-from moldau.base.errors import CorruptRecords, InvariantViolated, StorageError
+from moldau.base.errors import CorruptRecords, InvariantViolated, MoldauError, StorageError
 from moldau.base.files import Buffer, Files
 from moldau.cluster.blocking import Blocking
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.in_turns import CHANGES_PER_TURN, apply_in_turns
-from moldau.cluster.metadata_source import SourceUnavailable
 from moldau.cluster.quorum import Quorum
 from moldau.cluster.replay import CountedChanges
 from moldau.cluster.snapshots import PART_SUFFIX, SnapshotId, put_in_place, walk_snapshot
 
-SnapshotPiece = tuple[int, Buffer]
-"""The size of the whole snapshot, and bytes from the position that was asked for."""
+
+class SnapshotSpoiled(MoldauError):  # noqa: N818 - it names the state
+    """What has arrived is not the snapshot; it may be fetched again."""
 
 
 class SnapshotDownload:
@@ -35,18 +34,6 @@ class SnapshotDownload:
         files.remove(self._path + PART_SUFFIX)
         self._file = files.open(self._path + PART_SUFFIX, create=True)
 
-    async def fetch(self, piece_at: Callable[[int], Awaitable[SnapshotPiece]]) -> None:
-        """Fetch all pieces, from the first to the last."""
-        position, size = 0, 1
-        while position < size:
-            size, data = await piece_at(position)
-            if not data or position + len(data) > size:
-                raise SourceUnavailable(
-                    f"{len(data)} bytes at {position} of a snapshot of {size} bytes"
-                )
-            self.add(data)
-            position += len(data)
-
     def add(self, data: Buffer) -> None:
         """Keep the next piece."""
         self._file.append([data])
@@ -56,7 +43,7 @@ class SnapshotDownload:
         await self._blocking(self._file.sync)
 
     async def read(self, cluster_id: str) -> tuple[MetadataImage, Quorum]:
-        """Return what the snapshot says; SourceUnavailable if it did not arrive intact."""
+        """Return what the snapshot says; SnapshotSpoiled if it did not arrive intact."""
         changes, quorum, read = CountedChanges(), Quorum(), 0
         try:
             for kind, value in walk_snapshot(self._files, self._path + PART_SUFFIX):
@@ -70,7 +57,7 @@ class SnapshotDownload:
             empty = MetadataImage(cluster_id=cluster_id)
             image = await apply_in_turns(empty, changes.drain(), self._snapshot.end_offset)
         except (StorageError, CorruptRecords, InvariantViolated) as error:
-            raise SourceUnavailable(f"snapshot {self._snapshot.name}: {error}") from error
+            raise SnapshotSpoiled(f"snapshot {self._snapshot.name}: {error}") from error
         return image, quorum
 
     async def put_in_place(self) -> None:

@@ -22,11 +22,10 @@ from moldau.base.errors import MoldauError, StorageError, UserError
 from moldau.base.ids import PartitionKey, random_uuid
 from moldau.base.network import Address, Listener
 from moldau.cluster.brokers import BrokerRegistration
-from moldau.cluster.metadata_feed import MetadataFeed
 from moldau.cluster.model import Endpoint as AdvertisedEndpoint
 from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings, host_limits
-from moldau.server.controller_routes import Row, feed_rows, make_controller_dispatcher
+from moldau.server.controller_routes import Row, make_controller_dispatcher
 from moldau.server.handlers.produce_fast_path import PRODUCE_KEY
 from moldau.server.network.connection import Connection
 from moldau.server.network.connections import ConnectionLimits, Connections
@@ -150,9 +149,7 @@ class Broker:
         await self.parts.store.start(usable_directories)
         self.parts.store.on_failed(self._store_failed)
         if self.parts.quorum is not None:
-            self._join_quorum(self.parts.quorum)
-        elif self.parts.elected is None and await self.parts.controller.claim():
-            self._serve_nodes()
+            await self._join_quorum(self.parts.quorum)
         await self._read_metadata()
         self._open_directories()
         if self.parts.settings.quorum.is_broker:
@@ -201,25 +198,25 @@ class Broker:
             ]
             self.connections.begin()
 
-    def _join_quorum(self, quorum: QuorumParts) -> None:
-        """Take part in the quorum from now on: without this node there may be no majority."""
-        # Imported here: other brokers do not need it.
-        from moldau.server.quorum.quorum_routes import quorum_rows  # noqa: PLC0415
+    async def _join_quorum(self, quorum: QuorumParts) -> None:
+        """Take part in the quorum from now on: without this node there may be no majority.
 
-        self._answer_nodes(quorum_rows(quorum.store.node, quorum.node_id))
+        A voter that is alone leads already. It is the controller before others hear of it.
+        """
+        votes_alone = self.parts.settings.quorum.votes_alone
+        if votes_alone:
+            await self.parts.controller.claim()
+        if self._controller_listeners:
+            # Imported here: other brokers do not need it.
+            from moldau.server.quorum.quorum_routes import quorum_rows  # noqa: PLC0415
+
+            node, own = quorum.store.node, quorum.node_id
+            self._answer_nodes(quorum_rows(node, own, has_elections=not votes_alone))
         quorum.begin()
         self._tasks += [
             asyncio.create_task(quorum.run_for_controller(), name="controllership"),
             asyncio.create_task(quorum.watches.run(), name="broker watches"),
         ]
-
-    def _serve_nodes(self) -> None:
-        """Answer other nodes, from now on: they wait for this one to start."""
-        log = self.parts.store.leader_log
-        if log is None or not self._controller_listeners:
-            return
-        feed = self.parts.feed = MetadataFeed(log, self.parts.ports.clock)
-        self._answer_nodes(feed_rows(feed))
 
     def _answer_nodes(self, metadata: Sequence[Row]) -> None:
         self._controller_dispatcher = make_controller_dispatcher(
@@ -462,6 +459,8 @@ class Broker:
         self.connections.close_all()
         self._dispatcher.close()
         await self._stop_serving_nodes()
+        if self.parts.quorum is not None:
+            await self.parts.quorum.close()
         await self.parts.store.close()
         for channels in (self.parts.channels, self._successors):
             if channels is not None:
@@ -496,9 +495,10 @@ class Broker:
         """Hand the metadata over while others can still ask: a leader is told of by its answers.
 
         From here on this node must not be elected: it would not become the controller any more.
+        One that votes alone has nobody to hand over to, and signs off as a broker first.
         """
         quorum = self.parts.quorum
-        if quorum is not None:
+        if quorum is not None and not self.parts.settings.quorum.votes_alone:
             await quorum.close()
             await self.parts.store.close()
 
@@ -507,8 +507,6 @@ class Broker:
         self._controller_connections.close_all()
         if self._controller_dispatcher is not None:
             self._controller_dispatcher.close()
-        if self.parts.feed is not None:
-            self.parts.feed.close()
 
     async def _end_heartbeats(self) -> None:
         if self._heartbeats is not None:

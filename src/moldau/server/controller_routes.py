@@ -11,18 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from moldau.cluster.controller import Controller
-from moldau.cluster.metadata_feed import MetadataFeed
 from moldau.security.operations import AclOperation
 from moldau.server.api_permissions import API_PERMISSIONS
 from moldau.server.handlers.api_versions import ApiVersionsHandler
 from moldau.server.handlers.controller_registration import ControllerRegistrationHandler
 from moldau.server.handlers.describe_controllers import DescribeControllers
 from moldau.server.handlers.members import MemberHandlers
-from moldau.server.handlers.metadata_feed import (
-    FETCH_SNAPSHOT_VERSIONS,
-    METADATA_FETCH_VERSIONS,
-    MetadataFeedHandlers,
-)
 from moldau.server.network.dispatch import Dispatcher, Route
 from moldau.server.network.permissions import on_cluster
 from moldau.server.nodes.controller_endpoints import controller_endpoints
@@ -35,15 +29,6 @@ NODE_PERMISSIONS: Final = (on_cluster(AclOperation.CLUSTER_ACTION),)
 
 Row = tuple[int, str, Callable[..., Any]]
 """An API's key, the versions served, and who serves them."""
-
-
-def feed_rows(feed: MetadataFeed) -> list[Row]:
-    """Return what serves the log of the only voter."""
-    metadata = MetadataFeedHandlers(feed)
-    return [
-        (1, METADATA_FETCH_VERSIONS, metadata.fetch),
-        (59, FETCH_SNAPSHOT_VERSIONS, metadata.fetch_snapshot),
-    ]
 
 
 def make_controller_dispatcher(

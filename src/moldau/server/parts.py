@@ -23,8 +23,6 @@ from moldau.cluster.controller_requests import BrokerRequests
 from moldau.cluster.feature_updates import QuorumContext
 from moldau.cluster.features import KraftLevels
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.leader_log import LeaderLog
-from moldau.cluster.metadata_feed import MetadataFeed, ObserverState
 from moldau.cluster.raft.voters import KRAFT_VERSION
 from moldau.cluster.store import MetadataStore
 from moldau.cluster.topics import TopicDefaults
@@ -50,7 +48,6 @@ from moldau.server.lifecycle.runtimes import Runtimes
 from moldau.server.lifecycle.topic_admin import Follower, NoPartitions
 from moldau.server.nodes.broker_channels import BrokerChannels
 from moldau.server.nodes.broker_watches import BrokerWatches
-from moldau.server.nodes.controller_channel import ControllerChannel
 from moldau.server.nodes.directory_reports import DirectoryReports
 from moldau.server.nodes.image_waits import ImageWaits
 from moldau.server.nodes.isr_proposals import IsrProposals
@@ -82,11 +79,6 @@ class BrokerStore(MetadataStore, QuorumState, Protocol):
     @property
     def leader_id(self) -> int:
         """The node that leads the metadata; -1 until one has answered."""
-        ...
-
-    @property
-    def leader_log(self) -> LeaderLog | None:
-        """The metadata log, for nodes that follow it; None unless this node leads it."""
         ...
 
 
@@ -137,8 +129,6 @@ class Parts:
         self.partitions = Partitions(KnownTopics(self.image))
         self.logs = LogManager(Resources(ports.files, ports.clock, ports.random), settings.log_dirs)
         self.store = ports.make_store(settings, ports)
-        self.feed: MetadataFeed | None = None
-        """What answers nodes that follow this one's metadata, from when it serves them on."""
         self.flusher = Flusher(ports.executor)
         self.configs = DynamicConfigs(settings, self.image, self.broker_id)
         self.controller = self._make_controller()
@@ -147,7 +137,7 @@ class Parts:
         self.elected = self._make_elected()
         """What a broker has on ZooKeeper; None elsewhere."""
         self.quorum = self._make_quorum()
-        """What a node has in a quorum of several; None elsewhere."""
+        """What a node has in a quorum; None elsewhere."""
         self.channels = self._open_channels()
         """The ways to the controller, where it is another node."""
         self.requests = self._make_requests()
@@ -204,7 +194,7 @@ class Parts:
         return ElectedParts(self, self.store)
 
     def _make_quorum(self) -> QuorumParts | None:
-        if not self.settings.quorum.has_several_controllers:
+        if self.settings.quorum.kind is NodeKind.ELECTED:
             return None
         from moldau.cluster.kraft.store import RaftStore  # noqa: PLC0415 - see there
         from moldau.server.quorum.quorum_parts import QuorumParts  # noqa: PLC0415
@@ -331,7 +321,8 @@ class Parts:
     def kraft_levels(self) -> KraftLevels:
         """Return which `kraft.version` is in force, and how high it may be raised."""
         level = self.store.kraft_version
-        return KraftLevels(level, level if self.quorum is None else KRAFT_VERSION)
+        is_raisable = self.settings.quorum.has_several_controllers
+        return KraftLevels(level, KRAFT_VERSION if is_raisable else level)
 
     def _feature_context(self) -> QuorumContext:
         if self.quorum is not None:
@@ -352,20 +343,10 @@ class Parts:
         return self.logs.can_make_logs or (is_elected and len(self.image().brokers) > 1)
 
     def _open_channels(self) -> Channels | None:
-        if (elected := self.elected or self.quorum) is not None:
-            return elected.open_channels()
-        if self.settings.quorum.kind is not NodeKind.OBSERVER:
+        if self.settings.quorum.votes_alone:
             return None
-        ports = self.client_ports()
-        timeout_ms = self.settings.values.integer("controller.socket.timeout.ms")
-        return Channels(
-            lambda purpose: ControllerChannel(
-                self.settings.quorum.controllers,
-                ports,
-                client_id=f"broker-{self.broker_id}-{purpose}",
-                request_timeout_ms=timeout_ms,
-            )
-        )
+        found = self.elected or self.quorum
+        return None if found is None else found.open_channels()
 
     def open_broker_channels(self, purpose: str, timeout_ms: int) -> BrokerChannels:
         """Return the ways to other brokers for one kind of request."""
@@ -391,10 +372,6 @@ class Parts:
         """
         leader_id = self.store.leader_id
         return self.broker_id if leader_id < 0 else leader_id
-
-    def observers(self) -> list[ObserverState]:
-        """Return the nodes that follow this one's metadata."""
-        return [] if self.feed is None else self.feed.observers()
 
     def image(self) -> MetadataImage:
         """Return the cluster's metadata as it is now."""

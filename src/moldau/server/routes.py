@@ -13,14 +13,12 @@ from typing import Any
 
 from moldau.cluster.model import ResourceType
 from moldau.cluster.quorum_description import QuorumDescription
-from moldau.cluster.raft.voters import VoterEndpoint
 from moldau.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from moldau.protocol.single_fetch import FETCH_KEY
 from moldau.security.session import Session
 from moldau.server.api_permissions import API_PERMISSIONS
 from moldau.server.configuration.log_levels import LogLevels
 from moldau.server.configuration.quorum import NodeKind
-from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.fetch.sessions import FetchSessions
 from moldau.server.handlers import access, quotas
 from moldau.server.handlers.api_versions import ApiVersionsHandler
@@ -50,7 +48,6 @@ from moldau.server.lifecycle.topic_admin import TopicAdmin, TopicCreation
 from moldau.server.network.dispatch import FastPath, Route
 from moldau.server.nodes.forwarding import FORWARDED, Forwarder
 from moldau.server.nodes.leader_hints import LeaderHints
-from moldau.server.nodes.sole_voter import describe_sole_voter
 from moldau.server.parts import Parts
 from moldau.server.transactions.producer_ids import ProducerIds
 from moldau.server.transactions.writes import TransactionalWrites, marker_state
@@ -282,7 +279,7 @@ def _cluster_rows(parts: Parts) -> tuple[Row, ...]:
     """What asks a cluster about its brokers; one broker has short answers."""
     replicas = ReassignmentHandlers(parts.image, parts.controller)
     quorum = QuorumHandlers(
-        parts.store, parts.broker_id, parts.controller, _quorum_description(parts)
+        parts.store, parts.broker_id, parts.controller, partial(_quorum_description, parts)
     )
     return (
         (34, "0-2", ReplicaDirectoryHandler(parts.logs)),
@@ -301,33 +298,13 @@ def _cluster_rows(parts: Parts) -> tuple[Row, ...]:
 
 def _voter_rows(parts: Parts, sole: QuorumHandlers) -> tuple[Row, ...]:
     """Who changes the voters: a quorum of several, or nobody."""
-    voters = sole if parts.quorum is None else parts.quorum.voter_changes()
+    quorum = None if parts.settings.quorum.votes_alone else parts.quorum
+    voters = sole if quorum is None else quorum.voter_changes()
     return (80, FORWARDED[80], voters.add_voter), (81, FORWARDED[81], voters.remove_voter)
 
 
-def _quorum_description(parts: Parts) -> Callable[[], QuorumDescription | None]:
-    if parts.quorum is not None:
-        return parts.quorum.store.describe
-    endpoints = _controller_endpoints(parts.settings)
-    return lambda: describe_sole_voter(
-        parts.store,
-        parts.broker_id,
-        parts.observers(),
-        endpoints,
-        parts.ports.clock.wall_ms(),
-    )
-
-
-def _controller_endpoints(settings: BrokerSettings) -> list[VoterEndpoint]:
-    """Name where other nodes reach this controller: as the settings of all nodes say, if they do.
-
-    One listener of a cluster may be bound to every interface, and the settings name a host for it.
-    """
-    opened = settings.listeners.controller
-    addresses = settings.quorum.controllers[: len(opened)]
-    if addresses:
-        return [VoterEndpoint(opened[0].name, one.host, one.port) for one in addresses]
-    return [VoterEndpoint(one.name, one.advertised_host, one.advertised_port) for one in opened]
+def _quorum_description(parts: Parts) -> QuorumDescription | None:
+    return None if parts.quorum is None else parts.quorum.describe()
 
 
 def _produce(parts: Parts) -> ProduceHandler:

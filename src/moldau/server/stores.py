@@ -11,18 +11,13 @@ from typing import Final
 
 from moldau.base.errors import UserError
 from moldau.base.ids import BrokerId
-from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.kept_snapshots import MetadataRetention
-from moldau.cluster.observer import ObserverStore
 from moldau.cluster.snapshotting import SnapshotPace
 from moldau.cluster.zookeeper.client.connect_string import ConnectString
 from moldau.cluster.zookeeper.client.port import ZooKeeper
 from moldau.cluster.zookeeper.client.tls import ZooKeeperTls
-from moldau.engine.ports import ClientPorts
 from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings
-from moldau.server.nodes.controller_channel import ControllerChannel
-from moldau.server.nodes.remote_metadata import RemoteMetadata
 from moldau.server.parts import BrokerStore, Ports
 
 SNAPSHOT_BYTES: Final = "metadata.log.max.record.bytes.between.snapshots"
@@ -35,57 +30,11 @@ def node_store(settings: BrokerSettings, ports: Ports) -> BrokerStore:
     """Make the store that a node's part in its cluster asks for."""
     if settings.quorum.kind is NodeKind.ELECTED:
         return zookeeper_store(settings, ports)
-    if settings.quorum.has_several_controllers:
-        return quorum_store(settings, ports)
-    if settings.quorum.kind is NodeKind.OBSERVER:
-        return observer_store(settings, ports)
-    return embedded_store(settings, ports)
-
-
-def embedded_store(settings: BrokerSettings, ports: Ports) -> EmbeddedStore:
-    """Make the store of a broker that stands alone, or votes alone, in its log directories."""
-    return EmbeddedStore(
-        ports.files,
-        settings.log_dirs,
-        BrokerId(settings.node_id),
-        ports.clock,
-        ports.random,
-        metadata_directory=settings.metadata_log_dir,
-        executor=ports.executor,
-        min_insync_replicas=settings.values.integer("min.insync.replicas"),
-        snapshot_after_bytes=metadata_pace(settings).after_bytes,
-        snapshot_interval_s=metadata_pace(settings).interval_s,
-        retention=metadata_retention(settings),
-    )
-
-
-def observer_store(settings: BrokerSettings, ports: Ports) -> ObserverStore:
-    """Make the store of a broker that follows the voter which its settings name."""
-    quorum = settings.quorum
-    channel = ControllerChannel(
-        quorum.controllers,
-        ClientPorts(ports.network, ports.clock, ports.random),
-        client_id=f"broker-{settings.node_id}-metadata",
-    )
-    return ObserverStore(
-        ports.files,
-        settings.log_dirs,
-        BrokerId(settings.node_id),
-        ports.clock,
-        ports.random,
-        RemoteMetadata(channel),
-        voters=[voter.node_id for voter in quorum.voters],
-        metadata_directory=settings.metadata_log_dir,
-        executor=ports.executor,
-        fetch_bytes=settings.values.integer("controller.quorum.fetch.max.bytes"),
-        snapshot_after_bytes=metadata_pace(settings).after_bytes,
-        snapshot_interval_s=metadata_pace(settings).interval_s,
-        retention=metadata_retention(settings),
-    )
+    return quorum_store(settings, ports)
 
 
 def quorum_store(settings: BrokerSettings, ports: Ports) -> BrokerStore:
-    """Make the store of a node in a quorum of several, whether it votes or not."""
+    """Make the store of a node in a quorum, which may be this node alone."""
     # Imported here: other brokers do not need it.
     from moldau.server.quorum.quorum_store import make_quorum_store  # noqa: PLC0415
 

@@ -3,10 +3,9 @@
 import asyncio
 import random
 
-from kits.embedded_store import commit
+from kits.sole_voter import commit, lead, sole_voter
 from moldau.base.files import read_whole
 from moldau.cluster.changes import FeatureLevelSet
-from moldau.cluster.embedded import EmbeddedStore
 from moldau.records.batch import iter_batches, parse_header
 from moldau.sim.disk import SimDisk
 
@@ -29,8 +28,8 @@ def test_all_records_of_a_metadata_batch_have_one_time():
     disk = SimDisk(random.Random(1))
 
     async def scenario():
-        store = EmbeddedStore(disk, ["/data"], 1, RunningClock(), random.Random(1))
-        await store.start()
+        store = sole_voter(disk, ["/data"], 1, RunningClock(), random.Random(1))
+        await lead(store)
         changes = [FeatureLevelSet(f"feature-{number}", 1) for number in range(5)]
         await commit(store, store.image.version, changes)
         await store.close()

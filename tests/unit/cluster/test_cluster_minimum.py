@@ -5,14 +5,13 @@ An earlier Moldau stated 1 in the first batch of its log, whatever the settings 
 
 import pytest
 
-from kits.embedded_store import FOLDER, KAFKA, LOG, all_records, committing, use
+from kits.sole_voter import FOLDER, KAFKA, LOG, all_records, committing, leader_change, use
 from moldau.base.files import read_whole
 from moldau.cluster.changes import ConfigChanged, FeatureLevelSet
 from moldau.cluster.cluster_minimum import ClusterMinimum
 from moldau.cluster.configs import EVERY_BROKER, MIN_INSYNC_REPLICAS
 from moldau.cluster.formatting import FIRST_FEATURES, METADATA_LEVEL
 from moldau.cluster.journal import Journal
-from moldau.cluster.quorum import leader_change
 from moldau.cluster.record_codec import encode_change
 from moldau.records.builder import BatchBuilder
 from moldau.records.control import ControlType, control_batch

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kits.embedded_store import LOG, all_records, commit, use
 from kits.metadata_samples import after, controller
+from kits.sole_voter import LOG, all_records, commit, use
 from moldau.base.files import read_whole
 from moldau.base.ids import BrokerId
 from moldau.cluster.changes import (

@@ -7,6 +7,7 @@ synced is lost, kept or torn), and a new process must find everything that was t
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 from pathlib import Path
@@ -14,13 +15,11 @@ from pathlib import Path
 import pytest
 
 import moldau.cluster
-from kits.embedded_store import commit
 from kits.metadata_samples import topic_id
+from kits.sole_voter import commit, lead, sole_voter
 from moldau.cluster import journal, snapshots
 from moldau.cluster.changes import TopicCreated
-from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.kept_snapshots import MetadataRetention
-from moldau.cluster.store import StoreFailed
 from moldau.sim.crashes import Crashed, CrashPlan
 from moldau.sim.disk import SimDisk
 from moldau.sim.world import World
@@ -35,17 +34,29 @@ class Ending(CrashPlan):
     def __init__(self, disk, name=None, hit=1):
         super().__init__(name, hit=hit)
         self._disk = disk
+        self._ended = asyncio.Event()
 
     def _at(self, name):
         try:
             super()._at(name)
         except Crashed:
             self._disk.alive = False
+            self._ended.set()
             raise
+
+    async def carry_out(self, work):
+        """Do work; Crashed once the process has ended in any of its tasks."""
+        working = asyncio.ensure_future(work)
+        ended = asyncio.ensure_future(self._ended.wait())
+        await asyncio.wait((working, ended), return_when=asyncio.FIRST_COMPLETED)
+        if self._ended.is_set():
+            raise Crashed
+        ended.cancel()
+        await working
 
 
 def open_store(world, disk):
-    return EmbeddedStore(
+    return sole_voter(
         disk,
         ["/data"],
         1,
@@ -59,7 +70,7 @@ def open_store(world, disk):
 async def fill(world, disk, told, first=0):
     """Commit topics one by one, and note each once it was acknowledged."""
     store = open_store(world, disk)
-    await store.start()
+    await lead(store)
     for number in range(first, first + TOPICS):
         change = TopicCreated(f"topic-{number}", topic_id(number + 1))
         await commit(store, store.image.version, [change])
@@ -73,11 +84,11 @@ def crash(world, disk, plan, *, power_cut):
     told = []
     with plan:
         try:
-            world.run(fill(world, disk, told))
+            world.run(plan.carry_out(fill(world, disk, told)))
             torn = disk.open(f"/data/{journal.METADATA_FOLDER}/{newest_log(disk)}")
             torn.append([b"torn"])
-            world.run(fill(world, disk, told, first=TOPICS))
-        except (Crashed, StoreFailed):
+            world.run(plan.carry_out(fill(world, disk, told, first=TOPICS)))
+        except Crashed:
             assert not disk.alive
     return disk.power_cut() if power_cut else disk.kill(), told
 
@@ -101,7 +112,7 @@ def check(disk, told):
 
 async def fill_nothing(world, disk):
     store = open_store(world, disk)
-    await store.start()
+    await lead(store)
     await store.close()
     return store.image
 
@@ -153,7 +164,7 @@ def test_a_commit_of_several_batches_is_there_whole_or_not_at_all(monkeypatch, p
             disk = SimDisk(world.random("disk"))
             plan = Ending(disk, "journal.append.after_write", hit)
             with plan, contextlib.suppress(Crashed):
-                world.run(commit_at_once(world, disk, changes))
+                world.run(plan.carry_out(commit_at_once(world, disk, changes)))
             if disk.alive:
                 break
         disk = disk.power_cut() if power_cut else disk.kill()
@@ -166,7 +177,7 @@ def test_a_commit_of_several_batches_is_there_whole_or_not_at_all(monkeypatch, p
 
 
 async def commit_at_once(world, disk, changes):
-    store = EmbeddedStore(disk, ["/data"], 1, world.clock, world.random("store"))
-    await store.start()
+    store = sole_voter(disk, ["/data"], 1, world.clock, world.random("store"))
+    await lead(store)
     await commit(store, store.image.version, changes)
     await store.close()

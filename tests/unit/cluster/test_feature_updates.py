@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from kits.embedded_store import LOG, all_records, created, new_store
 from kits.metadata_samples import (
     after,
     bring_up,
@@ -18,6 +17,7 @@ from kits.metadata_samples import (
     topic_id,
     with_brokers,
 )
+from kits.sole_voter import LOG, all_records, created, new_store
 from moldau.base.files import read_whole
 from moldau.base.ids import BrokerId
 from moldau.cluster.changes import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kits.embedded_store import KAFKA, on_disk, put, use
+from kits.sole_voter import KAFKA, on_disk, put, use
 from moldau.base.errors import ConfigError, StorageError
 from moldau.base.files import read_whole
 from moldau.base.ids import uuid_bytes, uuid_text

@@ -7,12 +7,12 @@ import shutil
 
 import pytest
 
-from kits.embedded_store import FOLDER, KAFKA, commit, created
-from kits.embedded_store import use as use_store
 from kits.observed_cluster import ObservedCluster
 from kits.observer_kit import fill, following, run
+from kits.sole_voter import FOLDER, KAFKA, commit, created
+from kits.sole_voter import use as use_store
 from moldau.cluster.kept_snapshots import MetadataRetention
-from moldau.cluster.snapshots import snapshot_ids
+from moldau.cluster.snapshots import SnapshotId, snapshot_ids
 from moldau.sim.disk import SimDisk
 from moldau.sim.world import World
 from moldau.storage.disk import Disk
@@ -78,9 +78,9 @@ def test_snapshots_go_when_they_are_too_old_also_while_nothing_changes(world, di
         await slowly(3)(store)
         assert len(snapshot_ids(disk, FOLDER)) == 3
         await asyncio.sleep(MINUTES_S + 61)
-        newest = store.log.newest_snapshot
+        newest = store._log.newest_snapshot
         assert snapshot_ids(disk, FOLDER) == [newest]
-        assert log_bases(disk) == [newest.end_offset] == [store.log.start_offset]
+        assert log_bases(disk) == [newest.end_offset] == [store._log.journal.start_offset]
 
     use(world, disk, work, retention=MetadataRetention(max_ms=MINUTES_S * 1000))
 
@@ -122,11 +122,11 @@ def test_bytes_that_a_snapshot_has_do_not_make_another_due(world, disk):
 def test_older_segments_are_served_without_a_descriptor_for_each(world, disk):
     async def work(store):
         await slowly(6)(store)
-        journal = store._journal
+        journal = store._log.journal
         assert sum(segment.file is not None for segment in journal._segments) == 1
         offset = 1
         while offset < journal.next_offset:
-            region = store.log.read(offset, 1)
+            region = store._log.region(offset, 1)
             assert region.size > 0
             offset += 1
 
@@ -134,8 +134,21 @@ def test_older_segments_are_served_without_a_descriptor_for_each(world, disk):
     use(world, disk, _one_open)
 
 
+def test_all_who_fetch_a_snapshot_share_one_open_file(world, disk):
+    async def work(store):
+        await slowly(3)(store)
+        log = store._log
+        newest = log.open_snapshot(log.newest_snapshot)
+        assert log.open_snapshot(log.newest_snapshot) is newest
+        assert newest.size == disk.size(f"{FOLDER}/{log.newest_snapshot.name}")
+        assert log.open_snapshot(log.oldest_snapshot) is not newest
+        assert log.open_snapshot(SnapshotId(1, 1)) is None
+
+    use(world, disk, work)
+
+
 async def _one_open(store):
-    assert sum(segment.file is not None for segment in store._journal._segments) == 1
+    assert sum(segment.file is not None for segment in store._log.journal._segments) == 1
 
 
 # Nodes that have fallen behind
@@ -153,12 +166,14 @@ def test_an_observer_behind_the_newest_snapshot_reads_the_log_that_is_kept(world
         behind = observer.image.version
         await observer.close()
         await fill(cluster, 30, first=100)
-        await cluster.voter._snapshotting.finish()
+        await cluster.voter._log._snapshotting.finish()
         if restart:
             await cluster.stop_voter()
             await cluster.start_voter()
         assert (
-            cluster.voter.log.start_offset < behind < cluster.voter.log.newest_snapshot.end_offset
+            cluster.voter._log.journal.start_offset
+            < behind
+            < cluster.voter._log.newest_snapshot.end_offset
         )
         again = await following(cluster, disk)
         await cluster.caught_up(again)
@@ -183,9 +198,9 @@ def test_one_that_begins_before_the_log_that_is_kept_fetches_the_newest_snapshot
         behind = observer.image.version
         await observer.close()
         await fill(cluster, 60, first=100)
-        await cluster.voter._snapshotting.finish()
-        log = cluster.voter.log
-        assert behind < log.start_offset < log.newest_snapshot.end_offset
+        await cluster.voter._log._snapshotting.finish()
+        log = cluster.voter._log
+        assert behind < log.journal.start_offset < log.newest_snapshot.end_offset
         again = await following(cluster, disk)
         assert again.image == cluster.voter.image
         assert cluster.source.pieces
@@ -204,8 +219,8 @@ def test_the_log_that_kafka_kept_stays(world, tmp_path):
     assert bases[0] < bases[1] < snapshots[-1].end_offset
 
     async def work(store):
-        assert store.log.start_offset == bases[0]
-        assert store.log.read(1, 1 << 20).size > 0
+        assert store._log.journal.start_offset == bases[0]
+        assert store._log.region(1, 1 << 20).size > 0
 
     use(world, Disk(), work, directories=(folder,))
     assert log_bases(Disk(), metadata) == bases

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kits.embedded_store import FOLDER, KAFKA, LOG, committing, created, on_disk, put, use
 from kits.metadata_samples import registration
+from kits.sole_voter import FOLDER, KAFKA, LOG, committing, created, on_disk, put, use
 from moldau.base.errors import StorageError
 from moldau.base.files import read_whole
 from moldau.cluster.brokers import (

@@ -7,12 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from kits.log_kit import HandClock
 from kits.metadata_samples import after, directory_id, with_brokers, with_topic
 from kits.request_kit import context, session
 from kits.slicing import finished
 from moldau.cluster.changes import BrokerChanged, BrokerUnregistered, PartitionChanged
-from moldau.cluster.metadata_feed import ObserverState
+from moldau.cluster.quorum_description import DescribedNode, DescribedReplica, QuorumDescription
 from moldau.cluster.raft.voters import VoterEndpoint
 from moldau.cluster.store import StoreFailed
 from moldau.cluster.topics import NewTopic
@@ -29,7 +28,6 @@ from moldau.protocol.messages.metadata import (
 )
 from moldau.server.handlers.discovery import DiscoveryHandlers
 from moldau.server.handlers.quorum import QuorumHandlers
-from moldau.server.nodes.sole_voter import describe_sole_voter
 
 VOTER = 2
 OTHER_DIRECTORY = b"another-log-dir!"
@@ -163,16 +161,22 @@ def quorum(controller=None, observers=()):
         image=Kit().image, leader_epoch=7, kraft_version=0, metadata_directory_id=b"d" * 16
     )
     endpoints = [VoterEndpoint("CONTROLLER", "host", 9093)]
-    return QuorumHandlers(
-        state,
+    described = QuorumDescription(
         VOTER,
-        controller,
-        lambda: describe_sole_voter(state, VOTER, observers, endpoints, HandClock().wall_ms()),
+        7,
+        state.image.version,
+        [DescribedReplica(VOTER, bytes(16), state.image.version, 1000, 1000)],
+        observers,
+        [DescribedNode(VOTER, endpoints)],
     )
+    return QuorumHandlers(state, VOTER, controller, lambda: described)
 
 
 def test_observers_are_told_with_their_offsets_and_times():
-    observers = [ObserverState(1, b"e" * 16, 12, 1000, 900), ObserverState(3, b"f" * 16)]
+    observers = [
+        DescribedReplica(1, b"e" * 16, 12, 1000, 900),
+        DescribedReplica(3, b"f" * 16, -1, -1, -1),
+    ]
     asked = DescribeQuorumTopic("__cluster_metadata", [DescribeQuorumPartition(0)])
     handlers = quorum(observers=observers)
     answer = finished(handlers.describe(DescribeQuorumRequest([asked]), context(2)))

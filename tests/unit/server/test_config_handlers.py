@@ -9,10 +9,10 @@ import pytest
 from kits.metadata_samples import bring_up, registration
 from kits.request_kit import context as at
 from kits.slicing import count_pauses, count_turns, finished
+from kits.sole_voter import sole_voter
 from moldau.base.clock import SystemClock
 from moldau.base.ids import BrokerId
 from moldau.cluster.controller import Controller
-from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.topics import NewTopic, TopicDefaults
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.configs import (
@@ -49,10 +49,10 @@ class Follower:
 
 
 class Bench:
-    """The handlers over an embedded store that has a broker and a topic."""
+    """The handlers over a store of one voter that has a broker and a topic."""
 
     def __init__(self, folder):
-        self.store = EmbeddedStore(Disk(), [folder], 1, SystemClock(), random.Random(5))
+        self.store = sole_voter(Disk(), [folder], 1, SystemClock(), random.Random(5))
         self.follower = Follower()
         configs = DynamicConfigs(
             BrokerSettings.load("node.id=1"), lambda: self.store.image, BrokerId(1)

@@ -5,23 +5,16 @@ from __future__ import annotations
 import pytest
 
 from moldau.base.errors import UserError
-from moldau.cluster.embedded import EmbeddedStore
+from moldau.cluster.kraft.store import RaftStore
 from moldau.server.broker import Broker
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.parts import Ports
-from moldau.server.stores import embedded_store
+from moldau.server.stores import node_store
 from moldau.sim.disk import SimDisk
 from moldau.sim.executor import SimExecutor
 from moldau.sim.network import SimNetwork
 
 SETTINGS = {"log.dirs": "/data", "listeners": "PLAINTEXT://broker:9092"}
-
-
-class TakenStore(EmbeddedStore):
-    """A store whose controllership another broker has."""
-
-    async def claim(self):
-        return None
 
 
 def new_broker(world, make_store):
@@ -42,7 +35,7 @@ def test_a_broker_uses_the_store_it_was_given(world):
     made = []
 
     def make_store(settings, ports):
-        made.append(embedded_store(settings, ports))
+        made.append(node_store(settings, ports))
         return made[-1]
 
     async def scenario():
@@ -56,14 +49,15 @@ def test_a_broker_uses_the_store_it_was_given(world):
     world.run(scenario())
 
 
-def test_a_broker_that_no_controller_registers_says_so_and_lets_go_of_everything(world):
+def test_a_broker_that_no_controller_registers_says_so_and_lets_go_of_everything(
+    world, monkeypatch
+):
+    async def refuse(store):
+        """Let another broker have the controllership."""
+
     async def scenario():
-        broker = new_broker(
-            world,
-            lambda settings, ports: TakenStore(
-                ports.files, settings.log_dirs, settings.node_id, ports.clock, ports.random
-            ),
-        )
+        broker = new_broker(world, node_store)
+        monkeypatch.setattr(RaftStore, "claim", refuse)
         with pytest.raises(UserError, match=r"cannot register broker .*not the controller"):
             await broker.start()
         await broker.stop()

@@ -10,7 +10,7 @@ from moldau.base.errors import UserError
 from moldau.server.broker import Broker
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.parts import Ports
-from moldau.server.stores import embedded_store
+from moldau.server.stores import node_store
 from moldau.sim.disk import SimDisk
 from moldau.sim.executor import SimExecutor
 from moldau.sim.network import SimNetwork
@@ -46,7 +46,7 @@ def new_broker(world, disk, network, executor):
         network=network.host("broker"),
         executor=executor,
         cleaner=executor,
-        make_store=embedded_store,
+        make_store=node_store,
     )
     return Broker(BrokerSettings.load(None, SETTINGS), ports)
 

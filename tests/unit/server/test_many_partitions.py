@@ -11,12 +11,12 @@ import pytest
 from kits import log_kit
 from kits.metadata_samples import bring_up, registration, with_brokers, with_topic
 from kits.slicing import answered, count_turns, finished
+from kits.sole_voter import sole_voter
 from moldau.base.clock import SystemClock
 from moldau.base.limits import CONFIGS_PER_RESOURCE
 from moldau.cluster.changes import ConfigChanged
 from moldau.cluster.configs import EVERY_BROKER
 from moldau.cluster.controller import Controller
-from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.in_turns import CHANGES_PER_TURN
 from moldau.cluster.topics import PARTITIONS_PER_CHANGE_MAX, NewTopic, TopicDefaults
 from moldau.observe.traffic import Traffic
@@ -119,7 +119,7 @@ class TestTopics:
 
     def test_a_store_writes_and_applies_changes_in_turns(self):
         async def work():
-            store = EmbeddedStore(disk, ["/data"], 1, SystemClock(), random.Random(1))
+            store = sole_voter(disk, ["/data"], 1, SystemClock(), random.Random(1))
             await store.start()
             controller = await controller_of(store)
             await bring_up(controller, registration(1))

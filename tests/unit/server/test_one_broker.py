@@ -14,12 +14,14 @@ from kits.metadata_samples import controller, with_brokers, with_topic
 from kits.slicing import answered, count_pauses, finished
 from moldau.base.clock import SystemClock
 from moldau.base.errors import ProtocolError
-from moldau.base.ids import PartitionKey
+from moldau.base.ids import ZERO_TOPIC_ID, PartitionKey
 from moldau.cluster.changes import FeatureLevelSet, PartitionChanged
 from moldau.cluster.controller import Controller
 from moldau.cluster.feature_updates import QuorumContext
 from moldau.cluster.features import KraftLevels, levels_in_force, supported_features
 from moldau.cluster.formatting import FIRST_FEATURES
+from moldau.cluster.quorum_description import DescribedNode, DescribedReplica, QuorumDescription
+from moldau.cluster.raft.voters import VoterEndpoint
 from moldau.cluster.topics import NewTopic, TopicDefaults
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.fields import Versions
@@ -76,7 +78,6 @@ from moldau.server.handlers.disabled_groups import DISABLED_ROWS
 from moldau.server.handlers.quorum import QuorumHandlers
 from moldau.server.handlers.reassignment import ReassignmentHandlers
 from moldau.server.handlers.replica_directories import ReplicaDirectoryHandler
-from moldau.server.nodes.sole_voter import describe_sole_voter
 
 MANY = 5_000
 SMALL_STEPS = 100
@@ -118,13 +119,18 @@ def replicas(image):
     return Decided(image).handlers
 
 
+def described_alone(image):
+    """What a voter that is alone tells of its quorum; others reach its broker."""
+    own = DescribedReplica(1, ZERO_TOPIC_ID, image.version, 0, 0)
+    endpoints = [VoterEndpoint(*one[:3]) for one in image.brokers[1].endpoints]
+    return QuorumDescription(1, 7, image.version, [own], [], [DescribedNode(1, endpoints)])
+
+
 def quorum_handlers(decided):
     state = SimpleNamespace(
         image=decided.image, leader_epoch=7, kraft_version=0, metadata_directory_id=b"d" * 16
     )
-    return QuorumHandlers(
-        state, 1, decided.controller, lambda: describe_sole_voter(state, 1, (), (), 0)
-    )
+    return QuorumHandlers(state, 1, decided.controller, lambda: described_alone(decided.image))
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import pytest
 from kits import request_kit
 from moldau.base.files import FileRegion
 from moldau.cluster.kraft.messages import answer_of, leader_address, request_message
-from moldau.cluster.metadata_feed import ANSWER_BYTES_MAX
 from moldau.cluster.raft.log_position import LogEnd
 from moldau.cluster.raft.requests import (
     BeginQuorumEpochAnswer,
@@ -30,7 +29,7 @@ from moldau.cluster.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSe
 from moldau.cluster.snapshots import SnapshotId
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import raft as wire
-from moldau.server.handlers.raft import RaftHandlers
+from moldau.server.handlers.raft import ANSWER_BYTES_MAX, RaftHandlers
 from moldau.sim.disk import SimDisk
 
 CLUSTER = "cluster"

@@ -11,12 +11,11 @@ What stands before a broken batch counts (KAFKA-18723): the rest is fetched agai
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, NamedTuple
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import Buffer
 from moldau.base.ids import NO_OFFSET, LeaderEpoch, Offset
-from moldau.cluster.fetched_log import FetchedBatches
 from moldau.cluster.kraft.control_records import voters_in
 from moldau.cluster.kraft.peers import PeerUnavailable
 from moldau.cluster.raft.requests import Batch
@@ -28,6 +27,13 @@ _SLICE_BYTES: Final = 64 << 10
 
 _BATCHES_PER_TURN: Final = 100
 """Control batches cost more than their size: to check so many takes some milliseconds."""
+
+
+class FetchedBatches(NamedTuple):
+    """Whole batches that follow each other."""
+
+    data: Buffer
+    headers: list[BatchHeader]
 
 
 async def fetched_batches(data: Buffer) -> tuple[Batch, ...]:

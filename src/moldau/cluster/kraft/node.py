@@ -27,7 +27,6 @@ from moldau.base.ids import LeaderEpoch, Offset
 from moldau.cluster.kraft.control_records import voters_of
 from moldau.cluster.kraft.peers import Peers, PeerUnavailable
 from moldau.cluster.kraft.raft_log import RaftLog
-from moldau.cluster.metadata_source import SourceUnavailable
 from moldau.cluster.raft import effects as out
 from moldau.cluster.raft import events
 from moldau.cluster.raft.core import RaftCore
@@ -36,6 +35,7 @@ from moldau.cluster.raft.log_position import LogMark
 from moldau.cluster.raft.quorum_state import QuorumState
 from moldau.cluster.raft.requests import (
     FetchAnswer,
+    FetchRequest,
     QuorumAnswer,
     Request,
     Token,
@@ -43,6 +43,7 @@ from moldau.cluster.raft.requests import (
 from moldau.cluster.raft.resending import Destination
 from moldau.cluster.raft.states import Role
 from moldau.cluster.raft.voters import NO_NODE, NodeId, VoterSet
+from moldau.cluster.snapshot_download import SnapshotSpoiled
 from moldau.cluster.snapshots import SnapshotId
 from moldau.protocol.errors import ErrorCode
 from moldau.records.control import ControlType
@@ -73,6 +74,10 @@ class NodeOwner(Protocol):
 
     def leader_answered(self, high_watermark: int) -> None:
         """Hear how far the leader has committed, as it answers a fetch."""
+        ...
+
+    def met_other_cluster(self) -> bool:
+        """Hear that a controller belongs to another cluster; tell whether to ask on."""
         ...
 
     async def install(self, snapshot: SnapshotId) -> None:
@@ -134,8 +139,12 @@ class RaftNode:
         """The newest mark that has to be synced; None while none has."""
         self._is_syncing = False
         self._life_number = 0
+        self.refusal: StorageError | OSError | None = None
+        """What the disk has said when it refused a write; None again in the next life."""
         self._stopped = asyncio.Event()
         self._has_met_other_cluster = False
+        self._is_left_alone = False
+        """Whether the last fetch that was answered is followed by one that was not."""
 
     # What is known
 
@@ -359,21 +368,36 @@ class RaftNode:
         try:
             answer = await self._peers.ask(sent.to, sent.request)
         except PeerUnavailable as error:
-            logger.debug("node %s did not answer: %s", sent.to, error)
+            self._note_silence(sent, error)
             event = events.RequestFailed(sent.request_id)
         else:
             event = events.AnswerArrived(sent.request_id, answer)
             if answer.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
                 self._warn_of_other_cluster(sent.to)
             if isinstance(answer, FetchAnswer) and answer.error is ErrorCode.NONE:
+                self._is_left_alone = False
                 self._owner.leader_answered(answer.high_watermark)
         if life == self._life_number:
             self._step(event)
 
+    def _note_silence(self, sent: out.SendRequest, error: PeerUnavailable) -> None:
+        """Say once, each time that it begins, that an observer hears of no commits any more.
+
+        A voter says it by its elections.
+        """
+        core, level = self._core, logging.DEBUG
+        is_fetch = isinstance(sent.request, FetchRequest)
+        if is_fetch and core is not None and not core.life.is_voter and not self._is_left_alone:
+            self._is_left_alone, level = True, logging.WARNING
+        what = "metadata cannot be fetched" if is_fetch else f"node {sent.to} did not answer"
+        logger.log(level, "%s: %s", what, error)
+
     def _warn_of_other_cluster(self, node: Destination) -> None:
         """Say it once, of the first that says so: a node that asks the wrong ones asks them all."""
         core = self._core
-        if core is not None and not self._has_met_other_cluster:
+        if not self._owner.met_other_cluster():
+            self._end_life()
+        elif core is not None and not self._has_met_other_cluster:
             self._has_met_other_cluster = True
             name = "a controller" if node is None else f"controller {node}"
             logger.warning(
@@ -411,7 +435,7 @@ class RaftNode:
             stated = quorum.control.get(ControlType.KRAFT_VOTERS)
             voters = None if stated is None else voters_of(stated)
             event = events.SnapshotDownloaded(snapshot, voters)
-        except (SourceUnavailable, CorruptRecords) as error:
+        except (SnapshotSpoiled, CorruptRecords) as error:
             logger.warning("a fetched snapshot is refused: %s", error)
             event = events.SnapshotRefused(snapshot)
         if life == self._life_number:
@@ -424,6 +448,7 @@ class RaftNode:
             self._fail(error)
             return
         logger.error("the metadata cannot be written, so that this node leads no more: %s", error)
+        self.refusal = error
         self._end_life()
         self._owner.role_changed(out.RoleChanged(Role.UNATTACHED, life.epoch, NO_NODE))
         try:
@@ -433,6 +458,7 @@ class RaftNode:
             self._fail(lost)
         else:
             if not self._is_closing:
+                self.refusal = None
                 self._live()
 
     async def _writable_again(self, life: Life) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from moldau.base.errors import MoldauError
+from moldau.base.network import Address
 from moldau.cluster.raft.requests import QuorumAnswer, SentRequest
 from moldau.cluster.raft.resending import Destination
 
@@ -29,6 +30,24 @@ class Peers(Protocol):
         """
         ...
 
+    def address(self, node: int) -> Address | None:
+        """Return where a node is reached; None while that is not known."""
+        ...
+
     async def close(self) -> None:
         """End all connections; what is under way fails with PeerUnavailable."""
         ...
+
+
+class Nobody:
+    """The `Peers` of a node that is alone."""
+
+    async def ask(self, to: Destination, request: SentRequest) -> QuorumAnswer:
+        del to, request
+        raise PeerUnavailable("nobody else votes")
+
+    def address(self, node: int) -> None:
+        """Know none."""
+
+    async def close(self) -> None:
+        """End nothing."""

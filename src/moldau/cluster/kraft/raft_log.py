@@ -8,6 +8,10 @@ may begin. Syncs run beside them: several appends may wait for one sync.
     sync                       what was appended before survives a power cut
     truncate, install          durable when they return
 
+A voter that is alone syncs each batch before the next one, within `append`. Nobody else could use
+the time. So a power cut tears its last batch at most, and the log needs no mark of what was synced.
+One that is there from a time with other voters counts, and is kept.
+
 It must not know who leads, or what the records mean.
 """
 
@@ -23,8 +27,8 @@ from typing import Final, NamedTuple
 from moldau.base.clock import Clock
 from moldau.base.files import Buffer, FileRegion, Files
 from moldau.base.ids import LeaderEpoch, Offset
+from moldau.cluster.batch_files import StoredBatch
 from moldau.cluster.blocking import Blocking
-from moldau.cluster.fetched_log import FetchedBatches
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.journal import Journal
 from moldau.cluster.kept_snapshots import KeptSnapshots, MetadataRetention
@@ -34,14 +38,14 @@ from moldau.cluster.kraft.control_records import (
     voters_in,
     voters_of,
 )
-from moldau.cluster.metadata_source import SourceUnavailable
+from moldau.cluster.kraft.fetched_batches import FetchedBatches
 from moldau.cluster.opening import OpenedSnapshot, open_newest_snapshot
 from moldau.cluster.quorum import Quorum
 from moldau.cluster.raft.log_position import LogMark, LogPosition
 from moldau.cluster.raft.requests import Batch, LeaderChange, VotersChange
 from moldau.cluster.raft.voter_history import VoterHistory
 from moldau.cluster.raft.voters import VoterSet
-from moldau.cluster.snapshot_download import SnapshotDownload
+from moldau.cluster.snapshot_download import SnapshotDownload, SnapshotSpoiled
 from moldau.cluster.snapshots import SnapshotId, remove_unfinished_snapshots
 from moldau.cluster.snapshotting import SnapshotPace, SnapshotState, Snapshotting
 from moldau.cluster.sync_mark import SyncMark
@@ -91,6 +95,7 @@ class RaftLog:
         retention: MetadataRetention,
         *,
         is_voting: bool,
+        is_sole: bool = False,
     ) -> None:
         """Only nodes that may vote make their log durable; others can fetch all of it again."""
         self._files = files
@@ -98,9 +103,10 @@ class RaftLog:
         self._clock = clock
         self._blocking = blocking
         self._is_voting = is_voting
+        self._is_sole = is_sole
         self.turn = asyncio.Lock()
-        self._mark = SyncMark(files, folder) if is_voting else None
-        self.journal = Journal(files, folder, is_copy=not is_voting, mark=self._mark)
+        self._mark: SyncMark | None = None
+        self.journal = Journal(files, folder, is_copy=not is_voting)
         self._kept = KeptSnapshots(files, folder, retention)
         self._snapshotting = Snapshotting(
             files, folder, clock, blocking, self.turn, self._kept, pace
@@ -113,22 +119,38 @@ class RaftLog:
 
     # Opening
 
-    def open(self, cluster_id: str, quorum: Quorum, static: VoterSet | None) -> OpenedLog:
-        """Read the newest snapshot, and see which voters the journal names.
+    def read(
+        self,
+        cluster_id: str,
+        quorum: Quorum,
+        static: VoterSet | None,
+        look: Callable[[StoredBatch], None] | None = None,
+    ) -> OpenedLog:
+        """Read the newest snapshot, and see which voters the journal names; change nothing.
 
-        `static` are the voters of the settings; None where the log names them.
+        `static` are the voters of the settings; None where the log names them. `look` is shown
+        every batch behind the snapshot, if it is given.
         """
         journal = self.journal
+        mark = SyncMark(self._files, self.folder) if self._is_voting else None
+        if mark is not None and not (self._is_sole and mark.offset is None):
+            self._mark = mark
+            journal.keep_mark(mark)
         snapshot = open_newest_snapshot(self._files, self.folder, cluster_id, quorum)
         start = snapshot.id.end_offset
         voters = _first_voters(quorum, static)
         for batch in journal.load(start):
             if batch.header.control and (found := voters_in(batch.data, 0)) is not None:
                 voters.append(found[1], found[0])
-        journal.resume(start)
-        remove_unfinished_snapshots(self._files, self.folder)
-        self._kept.load(journal.start_offset)
+            if look is not None:
+                look(batch)
         return OpenedLog(snapshot, voters)
+
+    def open(self, snapshot: SnapshotId) -> None:
+        """Go on behind what was read: cut a torn tail, and remove what is in no use any more."""
+        self.journal.resume(snapshot.end_offset)
+        remove_unfinished_snapshots(self._files, self.folder)
+        self._kept.load(self.journal.start_offset)
 
     def position(self) -> LogPosition:
         """Return what the core has to know of the log as it is now.
@@ -148,8 +170,11 @@ class RaftLog:
         )
 
     async def make_durable(self) -> None:
-        """Sync what a former life has appended: it may not be durable yet, but counts from now."""
-        if self._is_voting:
+        """Sync what a former life has appended: it may not be durable yet, but counts from now.
+
+        That of a sole voter counts once it has led again, and then its first batch was synced.
+        """
+        if self._is_voting and not self._is_sole:
             await self._blocking(partial(self._sync_up_to, self.journal.next_offset))
 
     # What the core wants
@@ -166,6 +191,8 @@ class RaftLog:
             except Exception:
                 self.journal.take_back(end)
                 raise
+            if self._is_sole:
+                await self._blocking(partial(self._sync_up_to, base_offset + count))
 
     def _batch(self, base_offset: int, epoch: LeaderEpoch, content: object) -> tuple[Buffer, int]:
         now_ms = self._clock.wall_ms()
@@ -197,7 +224,7 @@ class RaftLog:
 
     async def sync(self, mark: LogMark) -> None:
         """Make everything before a mark durable."""
-        if self._is_voting:
+        if self._is_voting and not self._is_sole:
             await self._blocking(partial(self._sync_up_to, mark.end_offset))
 
     def _sync_up_to(self, end_offset: int) -> None:
@@ -251,13 +278,13 @@ class RaftLog:
         self._download.add(data)
 
     async def finish_download(self, snapshot: SnapshotId, cluster_id: str) -> Quorum:
-        """Check what was fetched; SourceUnavailable if it is damaged. Return what names voters."""
+        """Check what was fetched; SnapshotSpoiled if it is damaged. Return what names voters."""
         download = self._download
         assert download is not None  # the core has asked for all parts
         image, quorum = await download.read(cluster_id)
         await download.make_durable()
         if self._download is not download:
-            raise SourceUnavailable(f"snapshot {snapshot.name} was begun anew")
+            raise SnapshotSpoiled(f"snapshot {snapshot.name} was begun anew")
         self._downloaded = DownloadedSnapshot(snapshot, image, quorum)
         return quorum
 

@@ -1,6 +1,6 @@
 """The metadata store of a node of a quorum, whether it votes or only follows.
 
-    start     read the own log, take part in the quorum
+    start     read the own log, take part in the quorum; a voter that is alone leads it then
     follow    what is committed goes into the image, and to the listeners
     leads     return once this node leads and knows all that was committed: it may claim then
     commit    encode, append as the leader, return when a majority has it and the image too
@@ -9,6 +9,10 @@ Every node goes by its own log, the leader too. Only the leader's image takes a 
 made when the changes were checked, so that they need not be read back from the log.
 
 A commit under way when the leadership is lost may happen or not: the next leader decides.
+
+A voter that is alone is a quorum all the same, with the same folder and the same ways. It founds
+its cluster, and elects itself within its start. A folder that names other voters is refused before
+anything in it is changed: to go on with it alone would fork the metadata of its cluster.
 """
 
 from __future__ import annotations
@@ -16,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -24,23 +27,30 @@ from moldau.base.clock import Clock, Random
 from moldau.base.errors import CorruptRecords, InvariantViolated, MoldauError, StorageError
 from moldau.base.executor import Executor
 from moldau.base.files import Files
-from moldau.base.ids import NO_OFFSET, BrokerId, LeaderEpoch, Offset
+from moldau.base.ids import NO_OFFSET, LeaderEpoch, Offset
 from moldau.base.shielding import shielded
 from moldau.cluster.blocking import blocking_in
 from moldau.cluster.changes import Change
 from moldau.cluster.cluster_minimum import ClusterMinimum
-from moldau.cluster.formatting import FIRST_FEATURES, ClusterIdentity, identify_directories
+from moldau.cluster.formatting import FIRST_FEATURES, ClusterIdentity
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.image_difference import difference_in_pieces
 from moldau.cluster.in_turns import CHANGES_PER_TURN
 from moldau.cluster.journal import METADATA_FOLDER
-from moldau.cluster.kept_snapshots import MetadataRetention
 from moldau.cluster.kraft.description import describe
 from moldau.cluster.kraft.node import RaftNode
+from moldau.cluster.kraft.own_node import (
+    LogSettings,
+    OwnNode,
+    identify_node,
+    other_cluster_error,
+)
 from moldau.cluster.kraft.peers import Peers
+from moldau.cluster.kraft.pending_commit import PendingCommit
 from moldau.cluster.kraft.prepared_commit import PreparedCommit, prepare_commit
 from moldau.cluster.kraft.quorum_file import read_quorum_state, write_quorum_state
 from moldau.cluster.kraft.raft_log import RaftLog
+from moldau.cluster.kraft.sole_log import SoleLog
 from moldau.cluster.kraft.tenure import Tenure
 from moldau.cluster.listeners import Listeners
 from moldau.cluster.log_applier import LogApplier
@@ -55,19 +65,9 @@ from moldau.cluster.raft.states import Leader, Role
 from moldau.cluster.raft.timeouts import Timeouts
 from moldau.cluster.raft.voter_changes import unready_voters
 from moldau.cluster.raft.voter_history import VoterHistory
-from moldau.cluster.raft.voters import (
-    NO_NODE,
-    NodeId,
-    ReplicaKey,
-    Voter,
-    VoterEndpoint,
-    VoterSet,
-)
+from moldau.cluster.raft.voters import NO_NODE, NodeId, ReplicaKey, Voter, VoterSet
 from moldau.cluster.snapshots import SnapshotId
-from moldau.cluster.snapshotting import (
-    SnapshotPace,
-    SnapshotState,
-)
+from moldau.cluster.snapshotting import SnapshotState
 from moldau.cluster.store import (
     ControllerFenced,
     Listener,
@@ -80,56 +80,6 @@ logger = logging.getLogger(__name__)
 
 STOP_PATIENCE_S: Final = 2.0
 """How long a leader that stops waits until the others know."""
-
-
-@dataclass(frozen=True, slots=True)
-class OwnNode:
-    """Which node this is, as its settings say."""
-
-    id: BrokerId
-    log_directories: tuple[str, ...]
-    metadata_directory: str
-    static_voters: VoterSet | None
-    """The voters of the settings; None where the log names them."""
-    endpoints: tuple[VoterEndpoint, ...] = ()
-    """Where other nodes reach this one; empty on a node that never votes."""
-    is_voting: bool = True
-    """Whether it may ever vote: then its log has to be durable."""
-    joins_voters: bool = False
-    """Whether it becomes a voter by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogSettings:
-    """How a node keeps its log."""
-
-    pace: SnapshotPace
-    retention: MetadataRetention
-    min_insync_replicas: int = 1
-    """Of a new cluster."""
-
-
-@dataclass(slots=True)
-class _Pending:
-    """A commit that waits for a majority."""
-
-    first_offset: int
-    version: int
-    changes: Sequence[Change]
-    image: MetadataImage | None
-    """The image after it; None if it has to be read back from the log."""
-    done: asyncio.Future[None]
-    listener_error: Exception | None = None
-    """What a listener raised when it heard of it."""
-
-    def finish(self) -> None:
-        """Tell who waits that it is committed, and in the image."""
-        if self.done.done():
-            return
-        if self.listener_error is None:
-            self.done.set_result(None)
-        else:
-            self.done.set_exception(self.listener_error)
 
 
 class RaftStore:
@@ -162,9 +112,11 @@ class RaftStore:
             log_settings.pace,
             log_settings.retention,
             is_voting=own.is_voting,
+            is_sole=own.is_sole_voter,
         )
         self.node = RaftNode(self._begin_life, self._log, peers, clock, self._keep_promise, self)
-        self._peers = peers
+        self.peers = peers
+        """The ways to the other nodes."""
         self._listeners = Listeners()
         self._identity: ClusterIdentity | None = None
         self._quorum = Quorum()
@@ -186,7 +138,7 @@ class RaftStore:
         self._tenure: Tenure | None = None
         self._turn = asyncio.Lock()
         """Held by the commit under way."""
-        self._pending: _Pending | None = None
+        self._pending: PendingCommit | None = None
         self._commits: set[asyncio.Task[int]] = set()
         self._goal = -1
         """The first high watermark that a leader has told; -1 before."""
@@ -225,11 +177,6 @@ class RaftStore:
         return self._role.leader
 
     @property
-    def leader_log(self) -> None:
-        """None: the node itself serves its log (`node`)."""
-        return None
-
-    @property
     def committed_offset(self) -> Offset:
         """Everything before it is committed, as far as this node has heard."""
         return self._committed
@@ -258,9 +205,8 @@ class RaftStore:
     def describe(self) -> QuorumDescription | None:
         """Return what this node knows of the quorum as its leader; None if it does not lead."""
         life = self.node.life
-        if life is None:
-            return None
-        return describe(life, self._clock.monotonic(), self._clock.wall_ms())
+        now = self._clock
+        return None if life is None else describe(life, now.monotonic(), now.wall_ms())
 
     async def start(self, log_directories: Sequence[str] | None = None) -> None:
         """Read the own log and take part in the quorum; nothing need be known of others yet."""
@@ -269,21 +215,40 @@ class RaftStore:
             await self._log.make_durable()
         self._following = asyncio.ensure_future(self._follow())
         self.node.start()
+        if self._own.is_sole_voter:
+            try:
+                await self._lead_first()
+            except MoldauError:
+                await self.close()
+                raise
+
+    async def _lead_first(self) -> None:
+        """Return once this node leads, with all of its log in the image; StorageError if it cannot.
+
+        Later, a disk that refuses is waited for. Now there is somebody to be told.
+        """
+        while not self._may_lead:
+            self._role_news.clear()
+            self._check()
+            if self.node.refusal is not None:
+                raise StorageError(self._folder, f"cannot be opened: {self.node.refusal}")
+            await self._role_news.wait()
 
     def _open(self, log_directories: Collection[str]) -> None:
         own = self._own
-        self._identity = identify_directories(
-            self._files,
-            tuple(log_directories),
-            own.metadata_directory,
-            own.id,
-            self._random,
-            self._clock.wall_ms(),
-            founds_cluster=False,
-            # A voter on an empty disk has forgotten its votes: somebody has to say that it may.
-            formats_metadata=not own.is_voting,
+        self._identity = identify_node(
+            self._files, own, log_directories, self._random, self._clock.wall_ms()
         )
-        opened = self._log.open(self._identity.cluster_id, self._quorum, own.static_voters)
+        sole = SoleLog(own.id, self._folder, self._quorum, self._minimum)
+        opened = self._log.read(
+            self._identity.cluster_id,
+            self._quorum,
+            own.static_voters,
+            sole.look if own.is_sole_voter else None,
+        )
+        if own.is_sole_voter:
+            sole.check()
+        self._log.open(opened.snapshot.id)
         self._voters = opened.voters
         snapshot, replay = opened.snapshot
         image = replay.image(snapshot.end_offset)
@@ -300,6 +265,7 @@ class RaftStore:
 
     async def caught_up(self) -> None:
         """Return once the image has all that was committed when a leader was first heard of."""
+        self._check()
         while self._goal < 0 or self._applied_offset < self._goal:
             self._role_news.clear()
             await self._role_news.wait()
@@ -340,7 +306,7 @@ class RaftStore:
         if self._commits:
             await asyncio.wait(tuple(self._commits))
         await self._log.close()
-        await self._peers.close()
+        await self.peers.close()
 
     # The node's life
 
@@ -361,18 +327,14 @@ class RaftStore:
 
     def _own_voter(self) -> Voter:
         key = ReplicaKey(NodeId(self._own.id), self.metadata_directory_id)
+        known = self.voters.find(key)
+        if known is not None and self.kraft_version and not self._own.endpoints:
+            return known  # Nobody reaches this node now; its log keeps what it says.
         return Voter(key, self._own.endpoints)
 
     async def _keep_promise(self, quorum: QuorumState, life: Life) -> None:
-        write = partial(
-            write_quorum_state,
-            self._files,
-            self._folder,
-            quorum,
-            life.voters,
-            int(life.voter_history.is_dynamic),
-        )
-        await self._blocking(write)
+        place, version = (self._files, self._folder), int(life.voter_history.is_dynamic)
+        await self._blocking(partial(write_quorum_state, *place, quorum, life.voters, version))
         self._promised = quorum
 
     def role_changed(self, change: out.RoleChanged) -> None:
@@ -384,9 +346,22 @@ class RaftStore:
             )  # fmt: skip
         self._role = change
         tenure = self._tenure
-        if tenure is not None and (change.role is not Role.LEADER or change.epoch != tenure.epoch):
+        if self._is_waiting_for_disk:
+            self._fail_pending(self._disk_error())
+        elif tenure is not None and (
+            change.role is not Role.LEADER or change.epoch != tenure.epoch
+        ):
             self._end_tenure()
         self._tell_news()
+
+    @property
+    def _is_waiting_for_disk(self) -> bool:
+        """Whether the only voter cannot write: nobody else leads, so it stays the controller."""
+        node = self.node
+        return self._own.is_sole_voter and node.life is None and node.refusal is not None
+
+    def _disk_error(self) -> StoreFailed:
+        return StoreFailed(f"{self._folder} cannot be written: {self.node.refusal}")
 
     def _tell_news(self) -> None:
         self._role_news.set()
@@ -450,6 +425,16 @@ class RaftStore:
             self._goal = high_watermark
             self._role_news.set()
 
+    def met_other_cluster(self) -> bool:
+        """Tell whether this node can go on although a controller belongs to another cluster.
+
+        Of several, another one may know this node's cluster, now or later.
+        """
+        if self._own.is_voting or not self._own.has_one_controller or self._goal >= 0:
+            return True
+        self.failed(other_cluster_error(self._own, self.identity))
+        return False
+
     def _new_applier(self) -> LogApplier:
         return LogApplier(self._log.journal, self._image, self._quorum, self._publish)
 
@@ -503,6 +488,7 @@ class RaftStore:
 
     async def leads(self) -> None:
         """Return when this node may claim the controllership."""
+        self._check()
         while not self._may_lead or self._tenure is not None:
             self._role_news.clear()
             await self._role_news.wait()
@@ -529,8 +515,10 @@ class RaftStore:
         """End a commit that a former leader has left half done; write what a new cluster has."""
         applier = self._applier
         assert applier is not None  # it was opened
-        changes = [] if self._image.features else list(self._first_changes or FIRST_FEATURES)
-        if changes:
+        if self._image.features:
+            changes = self._minimum.corrected(self._image)
+        else:
+            changes = list(self._first_changes or FIRST_FEATURES)
             after = self._image.apply(changes, self._image.version)
             changes += self._minimum.stated(after)
         if changes or applier.is_in_transaction:
@@ -546,11 +534,14 @@ class RaftStore:
         tenure, self._tenure = self._tenure, None
         if tenure is not None:
             tenure.end()
+        self._fail_pending(OutcomeUnknown("the leadership was lost during a commit"))
+
+    def _fail_pending(self, error: StoreFailed) -> None:
         pending, self._pending = self._pending, None
         self._has_more.set()
         if pending is not None and not pending.done.done():
             # Also where it is committed but not applied: then the log says so, to all alike.
-            pending.done.set_exception(OutcomeUnknown("the leadership was lost during a commit"))
+            pending.done.set_exception(error)
 
     async def _commit(
         self,
@@ -573,6 +564,8 @@ class RaftStore:
         async with self._turn:
             self._check()
             tenure.check()
+            if self._is_waiting_for_disk:
+                raise self._disk_error()
             image = self._image
             if expected_version != image.version:
                 raise VersionConflict(expected_version, image.version)
@@ -584,7 +577,9 @@ class RaftStore:
             await pending.done
             return pending.version
 
-    def _append(self, tenure: Tenure, commit: PreparedCommit, *, is_read_back: bool) -> _Pending:
+    def _append(
+        self, tenure: Tenure, commit: PreparedCommit, *, is_read_back: bool
+    ) -> PendingCommit:
         """Append all batches in one turn, under one leadership."""
         tenure.check()
         life = self.node.life
@@ -598,5 +593,5 @@ class RaftStore:
         version = first + commit.record_count
         image = None if is_read_back else commit.image_at(version)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._pending = _Pending(first, version, commit.changes, image, done)
+        self._pending = PendingCommit(first, version, commit.changes, image, done)
         return self._pending

@@ -47,8 +47,11 @@ def start(life: Life) -> None:
     """Begin a life with what the disk remembers.
 
     A node that has voted for itself does not ask for votes in the same epoch again, as Kafka's
-    does: it begins an epoch that is certainly nobody's.
+    does: it begins an epoch that is certainly nobody's. So does the only voter, at once.
     """
+    if life.is_voter and len(life.voters) == 1:
+        leading.lead_alone(life)
+        return
     quorum, last_epoch = life.quorum, life.log.last_epoch
     if last_epoch > quorum.epoch:
         become_unattached(life, last_epoch)
@@ -58,8 +61,6 @@ def start(life: Life) -> None:
         become_follower(life, quorum.epoch, quorum.leader)
     else:
         become_unattached(life, quorum.epoch, quorum.voted)
-    if life.is_voter and len(life.voters) == 1:
-        stand(life)
 
 
 def ask_for_pre_votes(life: Life) -> None:

@@ -34,7 +34,13 @@ from moldau.cluster.raft.requests import (
     VoterChangeAnswer,
 )
 from moldau.cluster.raft.states import Leader, ParkedFetch, Progress, Resigned
-from moldau.cluster.raft.transitions import become_leader, become_resigned, finish_stop, refuse
+from moldau.cluster.raft.transitions import (
+    become_leader,
+    become_resigned,
+    become_sole_leader,
+    finish_stop,
+    refuse,
+)
 from moldau.cluster.raft.voters import ReplicaKey, VoterSet
 from moldau.protocol.errors import ErrorCode
 
@@ -46,8 +52,17 @@ FETCH_WAIT_MAX_S: Final = 30.0
 
 
 def lead(life: Life, granting: tuple[ReplicaKey, ...]) -> None:
-    """Begin to lead: the first records of the epoch say so."""
-    state = become_leader(life)
+    """Begin to lead the epoch of an election."""
+    _begin_epoch(life, become_leader(life), granting)
+
+
+def lead_alone(life: Life) -> None:
+    """Begin to lead the next epoch, as the only voter."""
+    _begin_epoch(life, become_sole_leader(life), life.voters.keys)
+
+
+def _begin_epoch(life: Life, state: Leader, granting: tuple[ReplicaKey, ...]) -> None:
+    """Say in the first records of an epoch who leads it."""
     logged = _unlogged_voters(life)
     change = LeaderChange(life.me.node, life.voters.keys, granting, logged)
     if logged is None:

@@ -5,6 +5,7 @@
     Prospective  majority of pre-votes     -> Candidate
                  lost, time-out            -> Follower of the leader it knew, or Unattached
     Candidate    majority of votes         -> Leader
+    the start of the only voter            -> Leader
                  refused, time-out         -> Prospective
     Leader       stop, asked, no majority  -> Resigned
     Resigned     time-out                  -> Unattached in the next epoch
@@ -82,6 +83,17 @@ def become_leader(life: Life) -> Leader:
     state = Leader(life.log.end_offset, {key: Progress(now_s, now_s) for key in others})
     life.failed_elections = 0
     _enter(life, state, life.quorum._replace(leader=life.me.node))
+    return state
+
+
+def become_sole_leader(life: Life) -> Leader:
+    """Lead an epoch that is certainly nobody's, as the only voter.
+
+    Nobody has to be asked, so it is written once, and names no vote.
+    """
+    epoch = LeaderEpoch(max(life.epoch, life.log.last_epoch) + 1)
+    state = Leader(life.log.end_offset, {})
+    _enter(life, state, QuorumState(epoch, life.me.node))
     return state
 
 

@@ -135,11 +135,6 @@ class ZooKeeperStore:
         """The id of the first log directory: the metadata has none of its own."""
         return self.identity.metadata_directory_id
 
-    @property
-    def leader_log(self) -> None:
-        """None: there is no log of the metadata."""
-        return None
-
     async def start(self, log_directories: Sequence[str] | None = None) -> None:
         if log_directories is not None:
             self._log_directories = tuple(log_directories)

@@ -82,6 +82,11 @@ class QuorumSettings:
     """Whether this node has partitions and serves clients; False for a controller alone."""
 
     @property
+    def votes_alone(self) -> bool:
+        """Whether this node is the only voter of its quorum."""
+        return self.kind in (NodeKind.ALONE, NodeKind.VOTER)
+
+    @property
     def has_several_controllers(self) -> bool:
         """Whether this node belongs to a quorum of several, as a voter or as an observer."""
         return len(self.controllers) > 1 and self.zookeeper is None
@@ -159,6 +164,7 @@ def _kind_of_voter(
         return NodeKind.MEMBER
     # A single bootstrap address may stand for several controllers. Only the folder can tell: the
     # log or the first snapshot names the voters. Whoever opens it refuses one with other voters.
+    # To a node that does not vote it makes no difference: it asks that address who leads.
     return NodeKind.VOTER if set(names).intersection(listener_names) else NodeKind.ALONE
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from moldau.base.files import FileRegion
 from moldau.base.prompt_future import PromptFuture
@@ -23,7 +23,6 @@ from moldau.cluster.kraft.messages import (
     refusal_message,
     request_of,
 )
-from moldau.cluster.metadata_feed import ANSWER_BYTES_MAX
 from moldau.cluster.raft.requests import QuorumAnswer, Request
 from moldau.cluster.raft.voters import NodeId, VoterSet
 from moldau.protocol.errors import ErrorCode
@@ -36,6 +35,9 @@ from moldau.protocol.messages.raft import (
     VoteRequest,
 )
 from moldau.server.network.dispatch import RequestContext
+
+ANSWER_BYTES_MAX: Final = 8 << 20
+"""Whatever a request asks for; nodes ask for 1 MiB. One batch may still be larger."""
 
 
 class ServedAnswer(Protocol):

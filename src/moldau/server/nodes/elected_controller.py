@@ -24,7 +24,7 @@ from moldau.server.nodes.remote_controller import RemoteController
 
 
 class ElectedChannel:
-    """A way to whichever broker is the controller; like `ControllerChannel`."""
+    """A way to whichever node is the controller; implements `Channel`."""
 
     def __init__(self, channels: BrokerChannels, controller_id: Callable[[], int]) -> None:
         self._channels = channels

@@ -63,7 +63,7 @@ CREATE_TIMEOUT_MS = 30_000
 
 
 class Channel(Protocol):
-    """A way to the controller; `ControllerChannel` where its address is in the settings."""
+    """A way to the controller; `ElectedChannel`."""
 
     async def call(self, request: Any, /) -> Any: ...
 
@@ -73,7 +73,11 @@ class Channel(Protocol):
 
 
 class Channels:
-    """The ways to the controller, one for each kind of request (`controller_channel`)."""
+    """The ways to the controller, one for each kind of request.
+
+    A node answers the requests of one connection in order. A forwarded CreateTopics may take half a
+    minute, and a heartbeat behind it would come too late.
+    """
 
     def __init__(self, open_channel: Callable[[str], Channel]) -> None:
         self.membership = open_channel("membership")

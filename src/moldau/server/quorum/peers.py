@@ -1,9 +1,10 @@
 """Sends what the Raft core says to other nodes, and returns what they answer.
 
-A node is found by its id: at the address that the voters' entries name, else where an answer has
-said that the leader is. Whoever has to be asked for the leader is one of the bootstrap addresses,
-one after the other. Nothing is tried again here, and nobody waits for a node that has just been
-tried in vain: the core knows best what it still wants to say.
+A node is found by its id: at the address that the voters' entries name, else where it has answered
+as the leader, else where an answer has said that the leader is. Whoever has to be asked for the
+leader is one of the bootstrap addresses, one after the other. Nothing is tried again here, and
+nobody waits for a node that has just been tried in vain: the core knows best what it still wants to
+say.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class QuorumPeers:
         """Where to go on among the bootstrap addresses; nodes need not all begin with the first."""
         self._address_of = address_of
         self._told: dict[NodeId, Address] = {}
-        """Where answers have said that leaders are, the oldest news first."""
+        """Where leaders are, as answers have shown or said, the oldest news first."""
         self._fetch_bytes = fetch_bytes
         self._links = PeerLinks(settings, ports)
 
@@ -116,10 +117,15 @@ class QuorumPeers:
         if to is None:
             address = self._next_bootstrap(lane)
             return address, lane, address
-        known = self._address_of(to) or self._told.get(to)
+        known = self.address(to)
         if known is None:
             raise PeerUnavailable(f"the address of node {to} is not known")
         return to, lane, known
+
+    def address(self, node: int) -> Address | None:
+        """Return where a node is; `Addresses` of channels to the leader."""
+        found = NodeId(node)
+        return self._address_of(found) or self._told.get(found)
 
     def _next_bootstrap(self, lane: Lane) -> Address:
         """Return the next of the bootstrap addresses that was not just tried in vain."""
@@ -130,9 +136,14 @@ class QuorumPeers:
                 return address
         raise PeerUnavailable("no bootstrap address can be reached")
 
-    def _learn(self, response: Any) -> None:
-        """Remember where the leader is, if an answer says so and no voter's entry does."""
-        told = leader_address(response)
+    def _learn(self, asked: Address, answer: QuorumAnswer, response: Any) -> None:
+        """Remember where the leader is, if an answer shows or says it and no voter's entry does.
+
+        Only a leader gives records, so it is where it was asked. That is better than what it says
+        of itself: the name of a listener may mean something else elsewhere.
+        """
+        is_leaders = isinstance(answer, FetchAnswer) and answer.error is ErrorCode.NONE
+        told = (answer.leader, asked) if is_leaders else leader_address(response)
         if told is None:
             return
         node, address = told
@@ -170,12 +181,12 @@ class QuorumPeers:
             name = type(message).__name__
             raise PeerUnavailable(f"{link.address} serves {name} up to version {version} only")
         response = await connection.call(message, version)
-        self._learn(response)
-        return await _answer(request, response)
+        answer = answer_of(request, response)
+        self._learn(link.address, answer, response)
+        return await _with_records(answer, response)
 
 
-async def _answer(request: SentRequest, response: Any) -> QuorumAnswer:
-    answer = answer_of(request, response)
+async def _with_records(answer: QuorumAnswer, response: Any) -> QuorumAnswer:
     if isinstance(answer, FetchAnswer) and answer.error is ErrorCode.NONE:
         batches = await fetched_batches(fetched_records(response))
         return dataclasses.replace(answer, batches=batches)

@@ -1,4 +1,4 @@
-"""The parts of a node in a quorum of several controllers, beside those that every broker has.
+"""The parts of a node in a quorum of controllers, beside those that every broker has.
 
 `Parts` makes them where the settings ask for it, and only then are their modules loaded: other
 brokers pay nothing for them.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from moldau.base.ids import random_uuid
@@ -15,12 +16,12 @@ from moldau.cluster.feature_updates import QuorumContext
 from moldau.cluster.features import supported_features
 from moldau.cluster.kraft.store import RaftStore
 from moldau.cluster.model import Broker, RegisteredController
+from moldau.cluster.quorum_description import QuorumDescription
 from moldau.cluster.raft.requests import RaiseKraftVersionRequest
-from moldau.cluster.raft.voters import NodeId, VoterSet
+from moldau.cluster.raft.voters import NodeId, VoterEndpoint, VoterSet
 from moldau.cluster.store import OutcomeUnknown, StoreFailed
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.server.configuration.quorum import NodeKind
-from moldau.server.handlers.voter_changes import VoterChangeHandlers
 from moldau.server.nodes.broker_channels import BrokerChannels
 from moldau.server.nodes.broker_watches import BrokerWatches
 from moldau.server.nodes.controller_endpoints import controller_endpoints
@@ -30,9 +31,9 @@ from moldau.server.quorum.node_watches import NodeWatches
 from moldau.server.quorum.own_registration import register_own_controller
 from moldau.server.quorum.suspicions import Suspicions
 from moldau.server.quorum.voter_addresses import VoterAddresses
-from moldau.server.quorum.voter_probe import VoterProbe
 
 if TYPE_CHECKING:
+    from moldau.server.handlers.voter_changes import VoterChangeHandlers
     from moldau.server.parts import Parts
 
 logger = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class QuorumParts:
         parts = self._parts
         timeout_ms = parts.settings.values.integer("controller.socket.timeout.ms")
         return BrokerChannels(
-            self._addresses,
+            self.store.peers,
             parts.client_ports(),
             client_id=f"broker-{parts.broker_id}-{purpose}",
             request_timeout_ms=timeout_ms,
@@ -86,6 +87,10 @@ class QuorumParts:
 
     def voter_changes(self) -> VoterChangeHandlers:
         """Return what changes the voters when an operator asks for it."""
+        # Imported here: a node that is alone does not need it.
+        from moldau.server.handlers.voter_changes import VoterChangeHandlers  # noqa: PLC0415
+        from moldau.server.quorum.voter_probe import VoterProbe  # noqa: PLC0415
+
         parts, store = self._parts, self.store
         listener = parts.settings.quorum.controller_listener
         client_id = f"broker-{parts.broker_id}-voter-probe"
@@ -93,6 +98,19 @@ class QuorumParts:
         return VoterChangeHandlers(
             store.node, self.node_id, lambda: store.identity.cluster_id, probe
         )
+
+    def describe(self) -> QuorumDescription | None:
+        """Return what this node knows of the quorum as its leader; None if it does not lead.
+
+        One that nobody else can join has no controller's address: clients reach its broker.
+        """
+        found = self.store.describe()
+        broker = self.store.image.brokers.get(self._parts.broker_id)
+        if found is None or broker is None:
+            return found
+        own = [VoterEndpoint(one.listener, one.host, one.port) for one in broker.endpoints]
+        nodes = [one if one.endpoints else one._replace(endpoints=own) for one in found.nodes]
+        return replace(found, nodes=nodes)
 
     def feature_context(self) -> QuorumContext:
         """Return what a change of features has to know of the quorum."""
@@ -131,13 +149,17 @@ class QuorumParts:
             self._node_watches.follow(self._addresses.all())
 
     async def run_for_controller(self) -> None:
-        """Be the controller whenever this node leads the quorum, until cancelled."""
+        """Be the controller whenever this node leads the quorum, until cancelled.
+
+        It may be that already: a start waits for a voter that is alone.
+        """
         controller = self._parts.controller
         while True:
-            await self.store.leads()
-            is_active = await controller.claim()
+            if not controller.is_active:
+                await self.store.leads()
+                await controller.claim()
             tenure = self.store.tenure
-            if not is_active or tenure is None:
+            if not controller.is_active or tenure is None:
                 await asyncio.sleep(CLAIM_RETRY_S)
                 continue
             over = asyncio.Event()

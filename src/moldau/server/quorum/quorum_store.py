@@ -1,19 +1,22 @@
-"""The metadata store of a node in a quorum of several, made from its settings."""
+"""The metadata store of a node in a quorum, be it of several or of this node alone."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from moldau.base.ids import BrokerId
 from moldau.base.network import Address
 from moldau.cluster.kept_snapshots import MetadataRetention
-from moldau.cluster.kraft.store import LogSettings, OwnNode, RaftStore
+from moldau.cluster.kraft.own_node import LogSettings, OwnNode
+from moldau.cluster.kraft.peers import Nobody, Peers
+from moldau.cluster.kraft.store import RaftStore
 from moldau.cluster.raft.timeouts import Timeouts
 from moldau.cluster.raft.voters import NodeId, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from moldau.cluster.snapshotting import SnapshotPace
 from moldau.engine.ports import ClientPorts
-from moldau.server.configuration.quorum import AUTO_JOIN, NodeKind, QuorumSettings
+from moldau.server.configuration.quorum import AUTO_JOIN, NodeKind
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.parts import Ports
-from moldau.server.quorum.peers import QuorumPeers
 from moldau.server.quorum.voter_addresses import VoterAddresses
 
 
@@ -26,27 +29,19 @@ def make_quorum_store(
         BrokerId(settings.node_id),
         tuple(settings.log_dirs),
         settings.metadata_log_dir or settings.log_dirs[0],
-        _static_voters(quorum),
+        _static_voters(settings),
         _own_endpoints(settings),
-        is_voting=quorum.kind is NodeKind.MEMBER,
+        has_one_controller=len(quorum.controllers) == 1,
+        is_voting=quorum.votes_alone or quorum.kind is NodeKind.MEMBER,
+        is_sole_voter=quorum.votes_alone,
         joins_voters=bool(values.value(AUTO_JOIN)),
-    )
-    addresses = VoterAddresses(lambda: store.voters, quorum.controller_listener)
-    peers = QuorumPeers(
-        Voter(ReplicaKey(NodeId(settings.node_id)), own.endpoints),
-        quorum.controllers,
-        addresses.address,
-        ClientPorts(ports.network, ports.clock, ports.random),
-        client_id=f"node-{settings.node_id}-quorum",
-        request_timeout_ms=values.integer("controller.quorum.request.timeout.ms"),
-        fetch_bytes=values.integer("controller.quorum.fetch.max.bytes"),
     )
     store = RaftStore(
         own,
         ports.files,
         ports.clock,
         ports.random,
-        peers,
+        Nobody() if quorum.votes_alone else _peers(settings, ports, own, lambda: store.voters),
         _timeouts(settings),
         LogSettings(pace, retention, values.integer("min.insync.replicas")),
         ports.executor,
@@ -54,11 +49,38 @@ def make_quorum_store(
     return store
 
 
-def _static_voters(quorum: QuorumSettings) -> VoterSet | None:
-    """Return the voters of the settings; None where the log names them (kraft.version 1)."""
-    if not quorum.voters:
-        return None
+def _peers(
+    settings: BrokerSettings, ports: Ports, own: OwnNode, voters: Callable[[], VoterSet]
+) -> Peers:
+    """Return the ways to the other nodes."""
+    # Imported here: a node that is alone does not need it.
+    from moldau.server.quorum.peers import QuorumPeers  # noqa: PLC0415
+
+    quorum, values = settings.quorum, settings.values
+    return QuorumPeers(
+        Voter(ReplicaKey(NodeId(settings.node_id)), own.endpoints),
+        quorum.controllers,
+        VoterAddresses(voters, quorum.controller_listener).address,
+        ClientPorts(ports.network, ports.clock, ports.random),
+        client_id=f"node-{settings.node_id}-quorum",
+        request_timeout_ms=values.integer("controller.quorum.request.timeout.ms"),
+        fetch_bytes=values.integer("controller.quorum.fetch.max.bytes"),
+    )
+
+
+def _static_voters(settings: BrokerSettings) -> VoterSet | None:
+    """Return the voters of the settings; None where the log names them (kraft.version 1).
+
+    Settings that name none mean this node, if it votes alone. To one that asks a single address
+    they may mean either: it knows no voters until the log names some.
+    """
+    quorum = settings.quorum
     listener = quorum.controller_listener
+    if not quorum.voters:
+        if quorum.has_several_controllers:
+            return None
+        own = Voter(ReplicaKey(NodeId(settings.node_id)), _own_endpoints(settings))
+        return VoterSet((own,) if quorum.votes_alone else ())
     voters = sorted(quorum.voters)
     return VoterSet(
         tuple(
@@ -69,15 +91,20 @@ def _static_voters(quorum: QuorumSettings) -> VoterSet | None:
 
 
 def _own_endpoints(settings: BrokerSettings) -> tuple[VoterEndpoint, ...]:
-    """Name where other nodes reach this one as a controller; nothing for one that never votes."""
-    quorum = settings.quorum
+    """Name where other nodes reach this one as a controller; nothing for one that never votes.
+
+    A listener may be bound to every interface, and the settings name a host for it.
+    """
+    quorum, opened = settings.quorum, settings.listeners.controller
     named: dict[int, Address] = {one.node_id: one.address for one in quorum.voters}
     own = named.get(settings.node_id)
-    if own is not None:
+    if own is None and opened and quorum.votes_alone:
+        own = next(iter(quorum.controllers), None)
+    if own is not None and quorum.controller_listener:
         return (VoterEndpoint(quorum.controller_listener, *own),)
     return tuple(
         VoterEndpoint(one.name, one.advertised_host, one.advertised_port or one.port)
-        for one in settings.listeners.controller
+        for one in opened
     )
 
 

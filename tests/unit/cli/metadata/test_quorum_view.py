@@ -6,13 +6,12 @@ import json
 
 import pytest
 
-from kits.embedded_store import put
+from kits.sole_voter import leader_change, put
 from moldau.base.errors import ProtocolError, StorageError
 from moldau.base.ids import LeaderEpoch
 from moldau.cli.metadata.quorum_view import QuorumView
 from moldau.cluster.kraft.control_records import snapshot_control
 from moldau.cluster.kraft.quorum_file import write_quorum_state
-from moldau.cluster.quorum import leader_change
 from moldau.cluster.raft.quorum_state import QuorumState
 from moldau.cluster.raft.voters import NodeId, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from moldau.records.control import ControlType

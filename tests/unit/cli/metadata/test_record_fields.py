@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kits.sole_voter import leader_change
 from moldau.cli.frame.profiles import HIDDEN
 from moldau.cli.metadata.record_fields import control_fields, framed_fields, metadata_fields
 from moldau.cluster.changes import ConfigChanged, TopicCreated
 from moldau.cluster.model import ConfigResource, ResourceType
-from moldau.cluster.quorum import leader_change
 from moldau.cluster.record_codec import encode_change
 from moldau.protocol.compiler import encode
 from moldau.protocol.messages.metadata_records import UserScramCredentialRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kits.embedded_store import committing, created, put, use
+from kits.sole_voter import committing, created, put, use
 from moldau.base.errors import UserError
 from moldau.cli.metadata.source import metadata_files, while_files_change
 from moldau.cluster.snapshots import SnapshotId

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from kits.embedded_store import FOLDER, KAFKA, LOG, committing, created, put, use
 from kits.metadata_samples import every_change, lone_partition, topic_id
+from kits.sole_voter import FOLDER, KAFKA, LOG, committing, created, put, use
 from moldau.base.errors import StorageError
 from moldau.base.files import read_whole
 from moldau.cli.metadata.batches import DamagedMetadata

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kits.cli_kit import moldau
-from kits.embedded_store import KAFKA, committing, created, use
 from kits.metadata_samples import every_change, lone_partition, topic_id
+from kits.sole_voter import KAFKA, committing, created, use
 from moldau.cli.frame.profiles import HIDDEN
 from moldau.cluster.changes import ConfigChanged, OpaqueRecorded, PartitionCreated, TopicCreated
 from moldau.cluster.model import ConfigResource, Partition, ResourceType

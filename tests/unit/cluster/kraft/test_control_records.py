@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kits.embedded_store import KAFKA
 from kits.raft_node import key, voter_set
+from kits.sole_voter import KAFKA
 from moldau.base.errors import CorruptRecords, InvariantViolated, ProtocolError
 from moldau.cluster.kraft.control_records import (
     CONTROL_RECORDS_MAX,

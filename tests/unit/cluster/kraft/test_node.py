@@ -10,8 +10,8 @@ import errno
 
 import pytest
 
-from kits.embedded_store import created
 from kits.raft_node import key
+from kits.sole_voter import created
 from kits.stores_in_quorum import (
     CLUSTER_ID,
     FOLDER,

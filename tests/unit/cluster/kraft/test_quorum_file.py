@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kits.embedded_store import KAFKA
 from kits.raft_node import key, voter_set
+from kits.sole_voter import KAFKA
 from moldau.base.errors import StorageError
 from moldau.base.files import read_whole
 from moldau.base.ids import uuid_text

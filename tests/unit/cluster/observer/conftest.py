@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kits.embedded_store import NOTHING_OLDER
 from kits.observed_cluster import ObservedCluster
+from kits.sole_voter import NOTHING_OLDER
 from moldau.sim.disk import SimDisk
 
 

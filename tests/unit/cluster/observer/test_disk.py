@@ -17,7 +17,6 @@ from kits.observer_kit import (
     run,
 )
 from moldau.base.errors import StorageError
-from moldau.cluster.store import StoreFailed
 from moldau.sim.disk_faults import Operation
 
 
@@ -43,7 +42,7 @@ def test_a_disk_that_breaks_within_a_cut_ends_the_following(cluster, disk):
         observer = cluster.new_observer(disk)
         await observer.start()
         disk.faults.fail(Operation.TRUNCATE, FOLDER)
-        with pytest.raises(StoreFailed):
+        with pytest.raises(StorageError):
             await observer.caught_up()
         await observer.close()
 

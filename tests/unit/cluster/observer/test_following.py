@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 
-from kits.embedded_store import commit, created
 from kits.metadata_samples import every_change
 from kits.observed_cluster import VOTER
 from kits.observer_kit import FOLDER, assert_same_log, catch_up, fill, following, run, write_raw
+from kits.sole_voter import commit, created
 from moldau.base.files import read_whole
 from moldau.cluster.changes import FeatureLevelSet
 from moldau.cluster.journal import Journal
@@ -89,10 +89,10 @@ def test_listeners_hear_what_the_voters_listeners_hear(cluster, disk):
 
         def listen(changes, image):
             assert image is observer.image
-            heard.append((changes, image))
+            heard.append((tuple(changes), image))
 
         observer.subscribe(listen)
-        cluster.voter.subscribe(lambda changes, image: committed.append((changes, image)))
+        cluster.voter.subscribe(lambda changes, image: committed.append((tuple(changes), image)))
         for number in range(6):
             pair = [created(2 * number), created(2 * number + 1)]
             await commit(cluster.voter, cluster.voter.image.version, pair)
@@ -163,7 +163,7 @@ def test_a_restart_within_a_transaction_goes_on_with_it(cluster, disk, monkeypat
         before = cluster.voter.image.version
         await commit(cluster.voter, before, [created(i) for i in range(30)])
         # Its own log has the beginning of the transaction alone, and all of it is committed.
-        voters = cluster.voter._journal.region(before, before + 1, 1)
+        voters = cluster.voter._log.journal.region(before, before + 1, 1)
         journal = Journal(disk, FOLDER, is_copy=True)
         assert [batch.header.next_offset for batch in journal.load(0)][-1] == before
         journal.resume(0)

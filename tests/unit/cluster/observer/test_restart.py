@@ -32,12 +32,12 @@ def test_its_image_waits_for_the_leader_to_say_what_is_committed(cluster, disk):
     async def work():
         await fill(cluster, 3)
         await catch_up(cluster, disk)
-        feed, cluster.feed = cluster.feed, None
+        handlers, cluster.handlers = cluster.handlers, None
         again = cluster.new_observer(disk)
         await again.start()
         await asyncio.sleep(5)
         assert not again.image.topics
-        cluster.feed = feed
+        cluster.handlers = handlers
         await again.caught_up()
         assert again.image == cluster.voter.image
         await again.close()
@@ -66,12 +66,11 @@ def test_a_voter_that_starts_again_is_followed_in_its_new_epoch(cluster, disk):
 def test_it_asks_again_with_growing_pauses_and_says_so_once(cluster, disk, caplog):
     async def work():
         observer = await following(cluster, disk)
-        feed, cluster.feed = cluster.feed, None
-        feed.close()
+        handlers, cluster.handlers = cluster.handlers, None
         cluster.source.fetches.clear()
         await asyncio.sleep(60)
         assert 50 <= len(cluster.source.fetches) <= 90
-        cluster.feed = feed
+        cluster.handlers = handlers
         await fill(cluster, 1)
         await cluster.caught_up(observer)
         await observer.close()
@@ -88,7 +87,7 @@ def test_closing_ends_a_parked_fetch_a_pause_and_whoever_waits(cluster, disk):
         before = cluster.world.clock.monotonic()
         await observer.close()
         await observer.close()
-        cluster.feed, feed = None, cluster.feed
+        cluster.handlers, handlers = None, cluster.handlers
         again = cluster.new_observer(disk)
         await again.start()
         waiting = asyncio.ensure_future(again.caught_up())
@@ -97,7 +96,7 @@ def test_closing_ends_a_parked_fetch_a_pause_and_whoever_waits(cluster, disk):
         with pytest.raises(StoreFailed, match="closed"):
             await waiting
         assert cluster.world.clock.monotonic() - before < 0.2
-        cluster.feed = feed
+        cluster.handlers = handlers
 
     run(cluster, work)
 

@@ -1,7 +1,13 @@
 """What a node becomes when it starts, by what its disk remembers."""
 
 from kits.raft_node import RaftNode, key, log_of
-from moldau.cluster.raft.effects import AppendAsLeader, HighWatermarkMoved, RoleChanged, SendRequest
+from moldau.cluster.raft.effects import (
+    AppendAsLeader,
+    HighWatermarkMoved,
+    PersistQuorumState,
+    RoleChanged,
+    SendRequest,
+)
 from moldau.cluster.raft.quorum_state import QuorumState
 from moldau.cluster.raft.requests import (
     EndQuorumEpochRequest,
@@ -24,8 +30,9 @@ def test_a_fresh_voter_waits_and_looks_for_a_leader():
 def test_a_sole_voter_leads_at_once():
     node = RaftNode(voters=(1,))
     assert node.role is Role.LEADER
-    assert node.quorum == QuorumState(1, 1, key(1))
-    assert node.persisted == node.quorum
+    assert node.quorum == QuorumState(1, 1)
+    assert [one.quorum for one in node.of(PersistQuorumState)] == [node.quorum]
+    assert [one.role for one in node.of(RoleChanged)] == [Role.LEADER]
     change = node.of(AppendAsLeader)[0].content
     assert isinstance(change, LeaderChange)
     assert change.voters == change.granting == (key(1),)
@@ -35,8 +42,13 @@ def test_a_sole_voter_leads_at_once():
 
 def test_a_sole_voter_that_led_leads_again_in_the_next_epoch():
     node = RaftNode(voters=(1,), quorum=QuorumState(4, 1, key(1)), log=log_of((4, 0), end=7))
-    assert node.quorum == QuorumState(5, 1, key(1))
+    assert node.quorum == QuorumState(5, 1)
     assert node.of(RoleChanged)[-1].epoch_start == 7
+
+
+def test_a_sole_voter_whose_log_is_newer_than_the_file_goes_on_behind_the_log():
+    node = RaftNode(voters=(1,), quorum=QuorumState(4, 1), log=log_of((6, 0), end=7))
+    assert node.quorum == QuorumState(7, 1)
 
 
 def test_a_node_that_has_led_does_not_lead_this_epoch_again():

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kits.embedded_store import on_disk, put, use
 from kits.metadata_samples import after, topic_id
+from kits.sole_voter import on_disk, put, use
 from kits.stores_on_zookeeper import StoresOnZooKeeper
 from kits.zookeeper_tree import tree_of
 from moldau.base.errors import UserError

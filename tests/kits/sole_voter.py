@@ -1,4 +1,4 @@
-"""Opening embedded stores on a disk, and looking at what they leave there."""
+"""Opening the store of a voter that is alone, and looking at what it leaves on its disk."""
 
 from __future__ import annotations
 
@@ -7,8 +7,19 @@ from pathlib import Path
 from kits.metadata_samples import topic_id
 from moldau.base.files import read_whole
 from moldau.cluster.changes import TopicCreated
-from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.kept_snapshots import MetadataRetention
+from moldau.cluster.kraft.own_node import LogSettings, OwnNode
+from moldau.cluster.kraft.peers import Nobody
+from moldau.cluster.kraft.store import RaftStore
+from moldau.cluster.raft.timeouts import Timeouts
+from moldau.cluster.raft.voters import NodeId, ReplicaKey, Voter, VoterSet
+from moldau.cluster.snapshotting import (
+    SNAPSHOT_AFTER_BYTES,
+    SNAPSHOT_INTERVAL_S,
+    SnapshotPace,
+)
+from moldau.protocol.compiler import encode
+from moldau.protocol.messages.control_records import LeaderChangeMessage, LeaderChangeVoter
 from moldau.records.batch import iter_batches, parse_header
 from moldau.records.record import read_records
 
@@ -23,9 +34,33 @@ LOG = f"{FOLDER}/{0:020d}.log"
 
 
 def new_store(world, files, node_id=1, directories=("/data",), **settings):
-    return EmbeddedStore(
-        files, directories, node_id, world.clock, world.random("store"), **settings
+    return sole_voter(files, directories, node_id, world.clock, world.random("store"), **settings)
+
+
+def sole_voter(
+    files,
+    directories,
+    node_id,
+    clock,
+    random,
+    *,
+    metadata_directory=None,
+    executor=None,
+    snapshot_after_bytes=SNAPSHOT_AFTER_BYTES,
+    snapshot_interval_s=SNAPSHOT_INTERVAL_S,
+    retention=MetadataRetention(),  # noqa: B008 - it never changes
+    min_insync_replicas=1,
+):
+    own = OwnNode(
+        node_id,
+        tuple(directories),
+        metadata_directory or directories[0],
+        VoterSet((Voter(ReplicaKey(NodeId(node_id))),)),
+        is_sole_voter=True,
     )
+    pace = SnapshotPace(snapshot_after_bytes, snapshot_interval_s)
+    log = LogSettings(pace, retention, min_insync_replicas)
+    return RaftStore(own, files, clock, random, Nobody(), Timeouts(), log, executor)
 
 
 def use(world, files, work=None, **settings):
@@ -33,13 +68,19 @@ def use(world, files, work=None, **settings):
 
     async def opened():
         store = new_store(world, files, **settings)
-        await store.start()
+        await lead(store)
         if work is not None:
             await work(store)
         await store.close()
         return store.image
 
     return world.run(opened())
+
+
+async def lead(store):
+    """Start a store, and become the controller."""
+    await store.start()
+    assert await store.claim() is not None
 
 
 def committing(*groups):
@@ -58,6 +99,13 @@ async def commit(store, expected_version, changes):
 
 def created(number):
     return TopicCreated(f"topic-{number}", topic_id(number))
+
+
+def leader_change(node_id):
+    """The value of the record with which a voter that is alone begins an epoch."""
+    voter = [LeaderChangeVoter(voter_id=node_id)]
+    message = LeaderChangeMessage(leader_id=node_id, voters=voter, granting_voters=voter)
+    return encode(message, 0)
 
 
 def all_records(data):

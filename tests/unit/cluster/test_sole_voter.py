@@ -1,4 +1,4 @@
-"""The embedded store on its own ground: KRaft's files, refusals, full disks, snapshots."""
+"""A voter that is alone: KRaft's files, refusals, full disks, snapshots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import json
 
 import pytest
 
-from kits.embedded_store import (
+from kits.metadata_samples import every_change, lone_partition, registration, topic_id
+from kits.sole_voter import (
     FOLDER,
     KAFKA,
     LOG,
@@ -17,12 +18,11 @@ from kits.embedded_store import (
     commit,
     committing,
     created,
-    new_store,
+    leader_change,
     on_disk,
     put,
     use,
 )
-from kits.metadata_samples import every_change, lone_partition, registration, topic_id
 from moldau.base.errors import ConfigError, StorageError
 from moldau.base.files import read_whole
 from moldau.base.ids import uuid_bytes
@@ -32,14 +32,15 @@ from moldau.cluster.changes import (
     PartitionCreated,
 )
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.quorum import leader_change
 from moldau.cluster.record_codec import TransactionMark, encode_change, encode_mark
 from moldau.cluster.snapshots import read_snapshot, snapshot_ids
-from moldau.cluster.store import ControllerFenced, StoreFailed
+from moldau.cluster.store import ControllerFenced, OutcomeUnknown, StoreFailed
+from moldau.cluster.sync_mark import SyncMark
 from moldau.records.batch import iter_batches
 from moldau.records.builder import BatchBuilder
 from moldau.records.control import ControlType, control_batch
 from moldau.sim.disk_faults import Operation
+from moldau.sim.executor import SimExecutor
 from moldau.storage.checkpoints import read_meta_properties
 from moldau.storage.disk import Disk
 
@@ -126,18 +127,11 @@ def test_each_start_opens_a_higher_leader_epoch(world, disk):
 # Somebody else's folder
 
 
-@pytest.mark.parametrize(
-    ("settings", "line"),
-    [
-        ({"node_id": 2}, "belongs to node.id=1, not to node.id=2"),
-        ({"cluster_id": "AAAAAAAAAAAAAAAAAAAAAQ"}, "belongs to cluster.id="),
-    ],
-)
-def test_a_folder_of_another_node_or_cluster_is_refused_untouched(world, disk, settings, line):
+def test_a_folder_of_another_node_is_refused_untouched(world, disk):
     use(world, disk)
     before = on_disk(disk)
-    with pytest.raises(ConfigError, match=line) as refused:
-        use(world, disk, directories=("/fresh", "/data"), **settings)
+    with pytest.raises(ConfigError, match=r"belongs to node\.id=1, not to node\.id=2") as refused:
+        use(world, disk, node_id=2, directories=("/fresh", "/data"))
     assert "\n" not in str(refused.value)
     assert on_disk(disk) == before
     assert not disk.exists("/fresh")
@@ -232,6 +226,25 @@ def test_a_commit_too_large_for_a_batch_becomes_a_transaction(world, disk):
     assert max(sizes) <= 1 << 20 < sum(sizes)
 
 
+def test_the_batches_of_a_commit_become_durable_one_by_one_and_count_as_one(
+    world, disk, monkeypatch
+):
+    monkeypatch.setattr("moldau.cluster.commit_batches.BATCH_BYTES_MAX", 200)
+    heard = []
+
+    async def work(store):
+        store.subscribe(lambda changes, image: heard.append((len(changes), image.version)))
+        for first in (0, 30):
+            changes = [created(first + number) for number in range(30)]
+            await commit(store, store.image.version, changes)
+            assert heard[-1] == (30, store.image.version)
+        assert len(heard) == 2
+
+    image = use(world, disk, work, executor=SimExecutor(world))
+    assert len(image.topics) == 60
+    assert use(world, disk).topics == image.topics
+
+
 def test_a_folder_of_an_older_metadata_version_stays_in_its_form(world, disk):
     async def work(store):
         await commit(store, store.image.version, [FeatureLevelSet("metadata.version", 8)])
@@ -247,32 +260,42 @@ def test_a_folder_of_an_older_metadata_version_stays_in_its_form(world, disk):
 # A disk that refuses
 
 
-def test_a_full_disk_refuses_the_commit_and_nothing_else(world, disk):
+def test_a_full_disk_refuses_commits_until_it_has_room(world, disk):
     async def work(store):
-        before = store.image
+        lost, before, old = [], store.image, await store.claim()
+        old.on_lost(lambda: lost.append(old.epoch))
         disk.faults.fill_up(30)
-        with pytest.raises(StorageError, match="No space left"):
-            await commit(store, before.version, [created(1)])
+        for number in range(3):
+            with pytest.raises(StoreFailed, match="No space left"):
+                await old.commit(before.version, [created(number)])
+            await asyncio.sleep(5)
         assert store.image is before
+        assert lost == []
         disk.faults.heal()
-        await commit(store, before.version, [created(2)])
+        # It leads again, in another epoch: what was decided before has to be decided anew.
+        await store.leads()
+        assert lost == [old.epoch]
+        await commit(store, store.image.version, [created(9)])
+        with pytest.raises(ControllerFenced):
+            await old.commit(store.image.version, [created(8)])
 
     use(world, disk, work)
-    assert set(use(world, disk).topics) == {"topic-2"}
+    assert set(use(world, disk).topics) == {"topic-9"}
 
 
 def test_a_full_disk_takes_back_a_whole_transaction(world, disk, monkeypatch):
     monkeypatch.setattr("moldau.cluster.commit_batches.BATCH_BYTES_MAX", 200)
 
     async def work(store):
-        before, size = store.image, disk.size(LOG)
+        before = store.image
         disk.faults.fill_up(500)
-        with pytest.raises(StorageError, match="No space left"):
+        with pytest.raises(StoreFailed, match="No space left"):
             await commit(store, before.version, [created(number) for number in range(30)])
         assert store.image is before
-        assert disk.size(LOG) == size
         disk.faults.heal()
-        await commit(store, before.version, [created(1)])
+        await store.leads()
+        await store.claim()
+        await commit(store, store.image.version, [created(1)])
 
     use(world, disk, work)
     assert set(use(world, disk).topics) == {"topic-1"}
@@ -280,13 +303,16 @@ def test_a_full_disk_takes_back_a_whole_transaction(world, disk, monkeypatch):
 
 def test_a_full_disk_that_cannot_even_take_back_ends_the_store(world, disk):
     async def work(store):
+        failures = []
+        store.on_failed(failures.append)
         disk.faults.fill_up(30)
         disk.faults.fail(Operation.TRUNCATE, "/data")
-        with pytest.raises(StorageError):
+        with pytest.raises(OutcomeUnknown):
             await commit(store, store.image.version, [created(1)])
         disk.faults.heal()
-        with pytest.raises(StoreFailed):
-            await commit(store, store.image.version, [created(2)])
+        with pytest.raises(StorageError, match="No space left"):
+            await store.claim()
+        assert len(failures) == 1
 
     use(world, disk, work)
     assert not use(world, disk).topics
@@ -294,19 +320,31 @@ def test_a_full_disk_that_cannot_even_take_back_ends_the_store(world, disk):
 
 def test_after_a_failed_sync_nothing_is_told_and_nothing_more_is_taken(world, disk):
     async def work(store):
-        before, heard = store.image, []
+        before, heard, failures = store.image, [], []
         store.subscribe(lambda changes, image: heard.append(changes))
+        store.on_failed(failures.append)
         disk.faults.fail(Operation.SYNC, LOG, times=1)
-        with pytest.raises(StorageError, match="cannot be synced"):
+        with pytest.raises(OutcomeUnknown):
             await commit(store, before.version, [created(1)])
-        with pytest.raises(StoreFailed):
-            await commit(store, before.version, [created(2)])
+        with pytest.raises(StorageError, match="cannot be synced"):
+            await store.claim()
         assert heard == []
+        assert len(failures) == 1
         assert store.image is before
 
     use(world, disk, work)
     disk.faults.heal()
     assert "topic-2" not in use(world, disk).topics
+
+
+@pytest.mark.parametrize("room", [0, 200])
+def test_a_disk_that_refuses_the_first_write_ends_the_start(world, disk, room):
+    use(world, disk, committing([created(1)]))
+    disk.faults.fill_up(room)
+    with pytest.raises(StorageError, match="No space left"):
+        use(world, disk)
+    disk.faults.heal()
+    assert set(use(world, disk).topics) == {"topic-1"}
 
 
 def test_a_folder_that_cannot_be_read_is_a_storage_error(world, disk):
@@ -448,19 +486,44 @@ def test_a_damaged_leader_epoch_checkpoint_is_made_anew(world, disk, caplog, con
     assert [path in record.getMessage() for record in caplog.records] == [True]
 
 
-def test_what_was_granted_before_a_store_was_opened_again_commits_nothing(world, disk):
-    async def scenario():
-        store = new_store(world, disk)
-        await store.start()
-        old = await store.claim()
-        await store.close()
-        await store.start()
-        before = store.image
-        with pytest.raises(ControllerFenced):
-            await old.commit(before.version, [created(1)])
-        assert store.image is before
-        assert await commit(store, before.version, [created(2)]) > before.version
-        await store.close()
+def test_the_disk_syncs_once_for_a_batch_and_for_two_small_files_at_a_start(
+    world, disk, monkeypatch
+):
+    """A batch is durable before the next one is begun: no mark has to say how far that went."""
+    use(world, disk)
+    syncs, seen, check = [], [], disk.faults.check
 
-    world.run(scenario())
-    assert set(use(world, disk).topics) == {"topic-2"}
+    def counting(operation, path):
+        if operation is Operation.SYNC:
+            syncs.append(path.removeprefix(FOLDER + "/"))
+        check(operation, path)
+
+    monkeypatch.setattr(disk.faults, "check", counting)
+
+    async def work(store):
+        seen.extend(syncs)
+        syncs.clear()
+        for number in range(5):
+            await commit(store, store.image.version, [created(number)])
+
+    use(world, disk, work)
+    log = LOG.removeprefix(FOLDER + "/")
+    assert seen == ["quorum-state.tmp", "leader-epoch-checkpoint.tmp", log]
+    assert syncs == [log] * 5
+
+
+def test_a_mark_from_a_time_with_other_voters_counts(world, disk):
+    end = use(world, disk, committing([created(1)])).version
+    SyncMark(disk, FOLDER).note(end + 5)
+    with pytest.raises(StorageError, match=f"was synced up to {end + 5}"):
+        use(world, disk)
+    disk.remove(f"{FOLDER}/synced-offsets")
+    SyncMark(disk, FOLDER).note(end)
+
+    async def look(store):
+        await commit(store, store.image.version, [created(2)])
+        assert SyncMark(disk, FOLDER).offset == store.image.version
+
+    use(world, disk, look)
+    assert "synced-offsets" not in disk.names(FOLDER)
+    assert set(use(world, disk).topics) == {"topic-1", "topic-2"}
