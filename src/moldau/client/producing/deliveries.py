@@ -145,6 +145,19 @@ class LoopGuard:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
+        self._due: list[Watcher] = []
+        """Whom the next turn of the loop tells of deliveries that were done when they asked."""
+
+    def tell_soon(self, watcher: Watcher) -> None:
+        """Tell somebody in the next turn, together with the others: `gather` asks for many."""
+        if not self._due:
+            self.loop.call_soon(self._tell)
+        self._due.append(watcher)
+
+    def _tell(self) -> None:
+        due, self._due = self._due, []
+        for watcher in due:
+            watcher()
 
     def __enter__(self) -> None:
         """Lock nothing."""
@@ -231,14 +244,14 @@ class AsyncDelivery(Sent):
         """
         if not callable(callback):  # asked here: `gather` adds one for every record
             check_function("callback", callback)
-        if self.done():
-            self.get_loop().call_soon(_call, self, callback, context=context)
-            return
         if context is None:
             call = partial(_call, self, callback)
         else:
             call = partial(context.run, _call, self, callback)
-        self._batch_result.watch(self._index, call)
+        if self.done():
+            cast("LoopGuard", self._batch_result.guard).tell_soon(call)
+        else:
+            self._batch_result.watch(self._index, call)
 
     def remove_done_callback(self, callback: Callable[[Self], object], /) -> int:
         """Have a function not called; return how often it was to be."""

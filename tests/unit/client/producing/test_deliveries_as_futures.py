@@ -61,6 +61,24 @@ def test_gather_takes_deliveries_without_a_task_for_each():
     run_without_leaks(scenario())
 
 
+def test_deliveries_that_are_done_are_told_together_in_the_next_turn(monkeypatch):
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        written = Batch(count=COUNT)
+        written.settle()
+        asked, told = [], []
+        with monkeypatch.context() as patched:
+            call_soon = loop.call_soon
+            patched.setattr(loop, "call_soon", lambda call: asked.append(call) or call_soon(call))
+            for delivery in written.deliveries:
+                delivery.add_done_callback(told.append)
+        assert (len(asked), told) == (1, [])
+        await asyncio.sleep(0)
+        assert told == written.deliveries
+
+    asyncio.run(scenario())
+
+
 def test_gather_raises_the_first_error_or_returns_all_of_them():
     async def scenario():
         good, bad = Batch(), Batch()
