@@ -41,7 +41,9 @@ def snapshot_instead(log: ServedLog, offset: int, epoch: int) -> SnapshotId | No
     """Return the snapshot with which a log that ends like this begins again; None if it goes on.
 
     An empty log gets there faster by a snapshot, even if all records are still here. What came
-    before the log is known by the snapshot that ends where the log begins.
+    before the log is known by the snapshot that ends where the log begins. A log that Kafka has
+    kept may begin before its oldest snapshot: then an epoch before its first one may have ended
+    anywhere.
     """
     newest, oldest = log.newest_snapshot, log.oldest_snapshot
     if newest is None or oldest is None or newest.end_offset == 0:
@@ -49,9 +51,10 @@ def snapshot_instead(log: ServedLog, offset: int, epoch: int) -> SnapshotId | No
     start = log.start_offset
     if offset == 0 or offset < start:
         return newest
-    if oldest.end_offset != start:
-        return None
-    is_other = epoch < oldest.epoch or (offset == start and epoch != oldest.epoch)
+    if oldest.end_offset == start:
+        is_other = epoch < oldest.epoch or (offset == start and epoch != oldest.epoch)
+    else:
+        is_other = start > 0 and epoch < log.epochs.epoch_for(Offset(start))
     return newest if is_other else None
 
 

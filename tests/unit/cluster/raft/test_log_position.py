@@ -118,6 +118,22 @@ def test_a_log_that_begins_before_ours_needs_a_snapshot():
     assert diverging(log, 20, 3) is None
 
 
+def test_a_log_with_an_epoch_before_ours_needs_a_snapshot_wherever_the_oldest_one_ends():
+    """Kafka's segments do not end where its snapshots do."""
+    snapshots = (SnapshotId(25, 3), SnapshotId(30, 4))
+    log = log_of((3, 20), (4, 28), end=40, start=20, snapshots=snapshots)
+    newest = snapshots[1]
+    # Epoch 2 may have ended before offset 20: such a log may have records that ours never had.
+    assert snapshot_instead(log, 20, 2) == newest
+    assert snapshot_instead(log, 35, 2) == newest
+    assert snapshot_instead(log, 20, 3) is None
+    assert snapshot_instead(log, 24, 3) is None
+    assert diverging(log, 20, 3) is None
+    whole = log_of((1, 0), (3, 20), end=40, snapshots=snapshots)
+    assert snapshot_instead(whole, 20, 1) is None
+    assert snapshot_instead(whole, 22, 1) is None
+
+
 def test_without_a_snapshot_to_begin_with_the_log_is_served():
     assert snapshot_instead(log_of((1, 0), end=5), 0, -1) is None
     bootstrap = (SnapshotId(0, 0),)
