@@ -10,8 +10,9 @@ import pytest
 
 from kits.metadata_samples import registration
 from kits.sole_voter import FOLDER, KAFKA, LOG, committing, created, on_disk, put, use
-from moldau.base.errors import StorageError
+from moldau.base.errors import ConfigError, StorageError
 from moldau.base.files import read_whole
+from moldau.base.ids import uuid_text
 from moldau.cluster.brokers import (
     BrokerRegistration,
     fence_broker,
@@ -26,6 +27,7 @@ from moldau.cluster.snapshots import read_snapshot, snapshot_ids
 from moldau.records.batch import iter_batches
 from moldau.records.builder import BatchBuilder
 from moldau.records.control import ControlType, control_batch
+from moldau.storage.checkpoints import read_meta_properties
 from moldau.storage.disk import Disk
 
 # Kafka's folders
@@ -121,6 +123,18 @@ def test_a_quorum_that_can_change_keeps_its_form(world, taken_over):
     first = KAFKA / "dynamic" / "__cluster_metadata-0" / f"{0:020d}-{0:010d}.checkpoint"
     assert ours.control == read_snapshot(Disk(), str(first)).control
     assert len(ours.control) == 2
+
+
+def test_a_log_that_names_another_directory_of_this_node_is_refused_untouched(world, taken_over):
+    folder = taken_over("dynamic")
+    properties = Path(f"{folder}/meta.properties")
+    own = read_meta_properties(Disk(), folder).directory_id
+    other = uuid_text(bytes(15) + b"\xff")
+    properties.write_text(properties.read_text().replace(uuid_text(own), other))
+    before = on_disk(Disk(), folder)
+    with pytest.raises(ConfigError, match=rf"names {uuid_text(own)} .* here is {other}"):
+        use(world, Disk(), directories=(folder,))
+    assert on_disk(Disk(), folder) == before
 
 
 def test_a_folder_kafka_formatted_but_never_started_begins_with_its_bootstrap(world, disk):

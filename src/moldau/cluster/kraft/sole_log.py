@@ -6,11 +6,14 @@ to: what they find may not be committed.
 
 from __future__ import annotations
 
-from moldau.base.ids import BrokerId
+from moldau.base.errors import ConfigError
+from moldau.base.ids import BrokerId, uuid_text
 from moldau.cluster.batch_files import StoredBatch
 from moldau.cluster.cluster_minimum import ClusterMinimum
 from moldau.cluster.quorum import Quorum
+from moldau.cluster.raft.voters import NodeId, ReplicaKey, VoterSet
 from moldau.records.record import read_records
+from moldau.storage.checkpoints import META_PROPERTIES
 
 
 class SoleLog:
@@ -34,6 +37,14 @@ class SoleLog:
             values = [record.value or b"" for record in read_records(batch.data)]
             self._minimum.saw(base_offset, values)
 
-    def check(self) -> None:
-        """Raise ConfigError if other nodes vote as well."""
+    def check(self, voters: VoterSet, directory: bytes) -> None:
+        """Raise ConfigError if other nodes vote as well, or this one with another directory."""
         self._quorum.check_alone(self._node_id, self._folder)
+        if voters.find(ReplicaKey(NodeId(self._node_id), directory)) is None:
+            # It would never lead: a directory is a voter, and this one has not been added.
+            named = " ".join(uuid_text(key.directory) for key in voters.keys)
+            raise ConfigError(
+                f"{self._folder} names {named} as the directory of its only voter, node"
+                f" {self._node_id}, but the directory.id of {META_PROPERTIES} here is"
+                f" {uuid_text(directory)}. If it is the same disk, put that id back"
+            )

@@ -247,7 +247,7 @@ class RaftStore:
             sole.look if own.is_sole_voter else None,
         )
         if own.is_sole_voter:
-            sole.check()
+            sole.check(opened.voters.newest.voters, self._identity.metadata_directory_id)
         self._log.open(opened.snapshot.id)
         self._voters = opened.voters
         snapshot, replay = opened.snapshot
