@@ -1,8 +1,8 @@
 """Requests that only the controller can carry out, passed on by a broker that is not it.
 
-A request is sent until a controller answers it, for as long as clients usually wait. After that
-nobody knows whether it was carried out. The client's connection is closed, as by a broker that has
-died, and the client asks again.
+A request is sent until a controller answers it, for as long as its client waits. After that nobody
+knows whether it was carried out. The client's connection is closed, as by a broker that has died,
+and the client asks again. What it has given up must not be carried out by a later controller.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import Final
 
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError
-from moldau.base.limits import PLAIN_REQUEST_BYTES
+from moldau.base.limits import FLAT_REQUEST_BYTES, PLAIN_REQUEST_BYTES
 from moldau.base.network import Part
 from moldau.engine.errors import ClientClosed, ClientError
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.brokers import EnvelopeResponse
+from moldau.protocol.registry import decode_header, decode_request
 from moldau.security.session import Session
 from moldau.server.nodes.envelope import seal
 from moldau.server.nodes.remote_controller import Channel
@@ -28,7 +29,7 @@ from moldau.server.nodes.remote_controller import Channel
 logger = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 60.0
-"""For how long a request is offered to controllers, as Kafka does."""
+"""For how long a request is offered to controllers at most, as Kafka does."""
 
 RETRY_S: Final = 0.05
 
@@ -76,7 +77,8 @@ class Forwarder:
                 f" {self._size_max}"
             )
         envelope = seal(frame, session)
-        give_up_s = self._clock.monotonic() + PATIENCE_S
+        started_s = self._clock.monotonic()
+        give_up_s: float | None = None
         while True:
             try:
                 answer: EnvelopeResponse = await self._channel.call(envelope)
@@ -92,7 +94,21 @@ class Forwarder:
                     raise ProtocolError(f"the controller has not taken a request: {code.name}")
                 self._channel.look_elsewhere()
                 problem = "no controller is active"
+            if give_up_s is None:  # only now: most are answered at once, and not looked into
+                give_up_s = started_s + patience_s(frame)
             if self._clock.monotonic() >= give_up_s:
                 logger.warning("a request of %s was given up: %s", session.peer, problem)
                 raise ProtocolError(problem)
             await asyncio.sleep(RETRY_S)
+
+
+def patience_s(frame: bytes) -> float:
+    """Return for how long a request is offered: no longer than the time-out that it names.
+
+    Zero and less name none. A large request is not looked into.
+    """
+    if len(frame) > FLAT_REQUEST_BYTES:
+        return PATIENCE_S
+    view = memoryview(frame)
+    timeout_ms: int = getattr(decode_request(decode_header(view), view), "timeout_ms", 0)
+    return min(PATIENCE_S, timeout_ms / 1000) if timeout_ms > 0 else PATIENCE_S

@@ -14,7 +14,11 @@ from moldau.base.memory_budget import MemoryBudget
 from moldau.engine.errors import ClientClosed, ConnectionLost
 from moldau.observe.requests import RequestMetrics
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.brokers import EnvelopeRequest, EnvelopeResponse
+from moldau.protocol.messages.brokers import (
+    EnvelopeRequest,
+    EnvelopeResponse,
+    UnregisterBrokerRequest,
+)
 from moldau.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicResult,
@@ -24,6 +28,7 @@ from moldau.protocol.messages.topics import (
 from moldau.protocol.registry import api_of, decode_response, encode_request
 from moldau.security.session import Principal
 from moldau.server.network.dispatch import Dispatcher, Route
+from moldau.server.nodes import forwarding
 from moldau.server.nodes.envelope import encode_principal, seal
 from moldau.server.nodes.forwarding import ENVELOPE_BYTES, FORWARDED, Forwarder
 from moldau.server.nodes.inner_requests import EnvelopeHandler
@@ -221,14 +226,31 @@ class TestForwarder:
         (*parts,) = encode_request(api_of(EnvelopeRequest), 0, 1, "broker-1-forwarding", sent)
         assert sum(map(len, parts)) <= read_max
 
+    @pytest.mark.parametrize(
+        ("request_", "tries"),
+        [
+            (CreateTopicsRequest([CreatableTopic("words", 1, 1)], timeout_ms=5_000), 5),
+            (CreateTopicsRequest([CreatableTopic("words", 1, 1)], timeout_ms=1), 1),
+            (CreateTopicsRequest([CreatableTopic("words", 1, 1)], timeout_ms=600_000), 60),
+            (CreateTopicsRequest([CreatableTopic("words", 1, 1)], timeout_ms=0), 60),
+            (CreateTopicsRequest([CreatableTopic("a" * 20_000, 1, 1)], timeout_ms=5_000), 60),
+            (UnregisterBrokerRequest(1), 60),
+        ],
+    )
     @in_a_loop
-    async def test_it_gives_up_in_the_end(self):
+    async def test_it_gives_up_once_the_client_waits_no_more(self, request_, tries, monkeypatch):
+        """Of what is large or names no time-out it is not known, and it takes a minute."""
+        monkeypatch.setattr(forwarding, "RETRY_S", 0.0)
         clock = HandClock()
 
         class Silent(Channel):
             async def call(self, request):
-                clock.now_ms += 61_000
+                self.sent.append(request)
+                clock.now_ms += 1_000
                 raise ConnectionLost("gone")
 
+        channel = Silent()
+        asked = frame(request_, version=0 if isinstance(request_, UnregisterBrokerRequest) else 7)
         with pytest.raises(ProtocolError, match="gone"):
-            await Forwarder(Silent(), clock, frame_limit=FRAME_LIMIT)(frame(), CLIENT)
+            await Forwarder(channel, clock, frame_limit=FRAME_LIMIT)(asked, CLIENT)
+        assert len(channel.sent) == tries
