@@ -25,6 +25,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from moldau.base.clock import Clock
+from moldau.base.errors import StorageError
 from moldau.base.files import Buffer, FileRegion, Files
 from moldau.base.ids import LeaderEpoch, Offset
 from moldau.cluster.batch_files import StoredBatch
@@ -308,11 +309,18 @@ class RaftLog:
         self._download = self._downloaded = None
 
     async def close(self) -> None:
-        """Give everything back; what was synced whole needs no mark any more."""
+        """Give everything back; what was synced whole needs no mark any more.
+
+        A disk that refuses holds up no stop: the partitions' logs are still to be closed.
+        """
         await self._snapshotting.finish()
-        self.abandon_download()
-        if self._mark is not None and self.journal.writable:
-            await self._blocking(self._leave_synced)
+        try:
+            self.abandon_download()
+            if self._mark is not None and self.journal.writable:
+                await self._blocking(self._leave_synced)
+        except (StorageError, OSError) as error:
+            # The mark stays, so that the next start knows what was promised.
+            _log.warning("the metadata log is left as by a kill: %s", error)
         self.journal.close()
 
     def _leave_synced(self) -> None:

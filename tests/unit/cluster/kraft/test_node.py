@@ -206,6 +206,24 @@ async def test_a_sync_that_fails_ends_the_node_and_the_others_go_on(three):
 
 
 @with_three
+async def test_a_sync_that_fails_at_the_end_leaves_the_mark_and_holds_up_no_stop(three):
+    node, tenure = await three.leader()
+    await commit(three, node, tenure, 1)
+    stopped = next(one for one in VOTERS if one != node)
+    await three.level(stopped)
+    end = three.stores[stopped].node.life.log.end_offset
+    disk = three.disks[stopped]
+    disk.faults.fail(Operation.SYNC, SEGMENT)
+    await three.stores[stopped].close()
+    assert SyncMark(disk, LOG).offset == end
+    disk.faults.heal()
+    await three.start(stopped)
+    await commit(three, node, tenure, 2)
+    await three.level(stopped)
+    assert not three.failures
+
+
+@with_three
 async def test_a_damaged_journal_is_named_and_its_voter_does_not_vote(three):
     node, tenure = await three.leader()
     await commit(three, node, tenure, 1)
