@@ -49,7 +49,7 @@ FOLDER = f"/data/{METADATA_FOLDER}"
 SEEDS = range(30)
 SEEDS_LONG = range(30, 600)
 STEPS = 40
-POINTS = journal.CRASH_POINTS + journal.COPY_CRASH_POINTS + snapshots.CRASH_POINTS
+POINTS = journal.CRASH_POINTS + journal.FOLLOWER_CRASH_POINTS + snapshots.CRASH_POINTS
 NOT_OF_OBSERVERS = {"journal.sync.after_sync"}
 
 _version = attrgetter("version")

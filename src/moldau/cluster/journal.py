@@ -66,11 +66,11 @@ CRASH_POINTS: Final = (
     "journal.trim.between_removes",
 )
 
-COPY_CRASH_POINTS: Final = (
+FOLLOWER_CRASH_POINTS: Final = (
     "journal.truncate.before_cut",
     "journal.restart.before_create",
 )
-"""Passed by a journal that is a copy only."""
+"""Passed where a log is cut or begun anew; that of a voter that is alone never is."""
 
 
 class JournalEnd(NamedTuple):
@@ -84,13 +84,11 @@ class JournalEnd(NamedTuple):
 class Journal:
     """One open metadata log. First call `load` and `resume`; then `append` and `sync` in turn."""
 
-    def __init__(
-        self, files: Files, folder: str, *, is_copy: bool = False, mark: SyncMark | None = None
-    ) -> None:
+    def __init__(self, files: Files, folder: str, *, is_copy: bool = False) -> None:
         self._files = files
         self.folder = folder
         self._is_copy = is_copy
-        self._mark = mark
+        self._mark: SyncMark | None = None
         """How far a voter of several has synced; None of others."""
         self._segments: list[JournalSegment] = []
         self._opened: tuple[JournalSegment, File] | None = None

@@ -22,8 +22,6 @@ from moldau.records.record import Record
 
 QUORUM_STATE: Final = "quorum-state"
 
-_ZERO_UUID: Final = "A" * 22
-
 
 @dataclass(slots=True)
 class Quorum:

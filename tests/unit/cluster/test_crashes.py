@@ -119,7 +119,7 @@ async def fill_nothing(world, disk):
 
 def test_the_lists_name_every_crash_point_in_the_code():
     source = "".join(path.read_text() for path in Path(moldau.cluster.__path__[0]).glob("*.py"))
-    listed = {*POINTS, *journal.COPY_CRASH_POINTS}
+    listed = {*POINTS, *journal.FOLLOWER_CRASH_POINTS}
     assert set(re.findall(r'crash_point\("([^"]+)"\)', source)) == listed
 
 

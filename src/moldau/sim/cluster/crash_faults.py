@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 
-from moldau.cluster.journal import COPY_CRASH_POINTS
 from moldau.cluster.journal import CRASH_POINTS as JOURNAL_POINTS
+from moldau.cluster.journal import FOLLOWER_CRASH_POINTS
 from moldau.cluster.snapshots import CRASH_POINTS as SNAPSHOT_POINTS
 from moldau.coordination.crash_points import CRASH_POINTS as COORDINATION_POINTS
 from moldau.sim.cluster.crash_plans import ANY_POINT
@@ -21,7 +21,9 @@ REPLICATION_POINTS = tuple(
 )
 """Those that only a follower passes."""
 
-POINTS = CRASH_POINTS + JOURNAL_POINTS + COPY_CRASH_POINTS + SNAPSHOT_POINTS + COORDINATION_POINTS
+POINTS = (
+    CRASH_POINTS + JOURNAL_POINTS + FOLLOWER_CRASH_POINTS + SNAPSHOT_POINTS + COORDINATION_POINTS
+)
 VISITS_MAX = 60
 """Of any point: about what a busy broker passes in a second."""
 

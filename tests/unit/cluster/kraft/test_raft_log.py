@@ -29,7 +29,8 @@ def batch(offset, epoch, count=1):
 
 
 def opened(disk):
-    journal = Journal(disk, FOLDER, mark=SyncMark(disk, FOLDER))
+    journal = Journal(disk, FOLDER)
+    journal.keep_mark(SyncMark(disk, FOLDER))
     list(journal.load(0))
     journal.resume(0)
     return journal
