@@ -283,6 +283,23 @@ def test_a_full_disk_refuses_commits_until_it_has_room(world, disk):
     assert set(use(world, disk).topics) == {"topic-9"}
 
 
+def test_a_disk_that_takes_small_files_alone_costs_few_epochs_and_one_error(world, disk, caplog):
+    async def work(store):
+        disk.faults.fail(Operation.APPEND, LOG, code=errno.ENOSPC)
+        with pytest.raises(StoreFailed, match="No space left"):
+            await commit(store, store.image.version, [created(1)])
+        await asyncio.sleep(600)
+        assert store.leader_epoch < 30
+        disk.faults.heal()
+        await store.leads()
+        await commit(store, store.image.version, [created(2)])
+
+    use(world, disk, work)
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 1
+    assert set(use(world, disk).topics) == {"topic-2"}
+
+
 def test_a_full_disk_takes_back_a_whole_transaction(world, disk, monkeypatch):
     monkeypatch.setattr("moldau.cluster.commit_batches.BATCH_BYTES_MAX", 200)
 

@@ -53,6 +53,10 @@ logger = logging.getLogger(__name__)
 NEW_LIFE_S: Final = 1.0
 """Between a write that was refused and the next life: a disk that is full stays so for a while."""
 
+NEW_LIFE_WAITS_MAX: Final = 30
+"""So many times as long at most, while lives end before they have written to the log: each costs an
+epoch, if this node leads in it."""
+
 
 class ServedAnswer(NamedTuple):
     """An answer to another node, and the bytes that go with it."""
@@ -141,6 +145,9 @@ class RaftNode:
         self._life_number = 0
         self.refusal: StorageError | OSError | None = None
         """What the disk has said when it refused a write; None again in the next life."""
+        self._waits = 1
+        """After how many times `NEW_LIFE_S` the next life begins: ever more, while lives end before
+        the log takes anything."""
         self._stopped = asyncio.Event()
         self._has_met_other_cluster = False
         self._is_left_alone = False
@@ -310,8 +317,10 @@ class RaftNode:
         match effect:
             case out.AppendAsLeader(base_offset, epoch, content):
                 await self._log.append(base_offset, epoch, content)
+                self._waits = 1
             case out.AppendFetched(batches):
                 await self._log.append_fetched(batches)
+                self._waits = 1
             case out.SyncLog(mark):
                 self._sync(mark)
             case out.TruncateLog(end_offset):
@@ -447,7 +456,13 @@ class RaftNode:
         if life is None or not self._log.journal.writable:
             self._fail(error)
             return
-        logger.error("the metadata cannot be written, so that this node leads no more: %s", error)
+        # Of a disk that takes small files only, each life would say it again.
+        level = logging.ERROR if self._waits == 1 else logging.DEBUG
+        logger.log(
+            level,
+            "the metadata cannot be written; until it can, nothing is committed here: %s",
+            error,
+        )
         self.refusal = error
         self._end_life()
         self._owner.role_changed(out.RoleChanged(Role.UNATTACHED, life.epoch, NO_NODE))
@@ -463,8 +478,12 @@ class RaftNode:
 
     async def _writable_again(self, life: Life) -> None:
         """Return once the last promise could be written again: without that no life lasts."""
+        waits, self._waits = self._waits, min(NEW_LIFE_WAITS_MAX, 2 * self._waits)
         while not self._is_closing:
-            await asyncio.sleep(NEW_LIFE_S)
+            await asyncio.sleep(NEW_LIFE_S)  # never for long: a stop waits for it
+            waits -= 1
+            if waits > 0:
+                continue
             try:
                 await self._keep_promise(life.quorum, life)
             except (StorageError, OSError) as error:
