@@ -50,6 +50,7 @@ from moldau.cluster.kraft.pending_commit import PendingCommit
 from moldau.cluster.kraft.prepared_commit import PreparedCommit, prepare_commit
 from moldau.cluster.kraft.quorum_file import read_quorum_state, write_quorum_state
 from moldau.cluster.kraft.raft_log import RaftLog
+from moldau.cluster.kraft.role_lines import RoleLines
 from moldau.cluster.kraft.sole_log import SoleLog
 from moldau.cluster.kraft.tenure import Tenure
 from moldau.cluster.listeners import Listeners
@@ -133,6 +134,7 @@ class RaftStore:
         self._has_more = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
         self._role = out.RoleChanged(Role.UNATTACHED, LeaderEpoch(0), NO_NODE)
+        self._role_lines = RoleLines()
         self._role_news = asyncio.Event()
         """Set whenever the role or the image has changed."""
         self._tenure: Tenure | None = None
@@ -339,11 +341,7 @@ class RaftStore:
 
     def role_changed(self, change: out.RoleChanged) -> None:
         """Take note of another role, epoch or leader."""
-        if change != self._role:
-            logger.info(
-                "this node is %s in epoch %d, led by %d",
-                change.role.value, change.epoch, change.leader,
-            )  # fmt: skip
+        self._role_lines.changed(change)
         self._role = change
         tenure = self._tenure
         if self._is_waiting_for_disk:
@@ -421,6 +419,7 @@ class RaftStore:
 
     def leader_answered(self, high_watermark: int) -> None:
         """Take note how far the log was committed when a leader was first heard of."""
+        self._role_lines.heard()
         if self._goal < 0:
             self._goal = high_watermark
             self._role_news.set()
