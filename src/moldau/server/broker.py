@@ -225,7 +225,10 @@ class Broker:
         self._controller_connections.begin()
 
     async def _read_metadata(self) -> None:
-        """Wait for the whole metadata; UserError if no controller answers for too long."""
+        """Wait for the whole metadata; UserError if no controller answers a broker for too long.
+
+        A controller alone waits on: others may wait for its vote.
+        """
         store, settings = self.parts.store, self.parts.settings
         patience_ms = settings.values.integer(REGISTRATION_TIMEOUT)
         reading = asyncio.ensure_future(store.caught_up())
@@ -234,10 +237,10 @@ class Broker:
             # One that answers is waited for: it may have much to send.
             if not reading.done() and store.leader_id < 0:
                 where = ", ".join(str(address) for address in settings.quorum.controllers)
-                raise UserError(
-                    f"no controller has answered at {where} within {patience_ms} ms "
-                    f"({REGISTRATION_TIMEOUT})"
-                )
+                problem = f"no controller has answered at {where} within {patience_ms} ms"
+                if settings.quorum.is_broker:
+                    raise UserError(f"{problem} ({REGISTRATION_TIMEOUT})")
+                logger.warning("%s; this one waits for a majority", problem)
             await reading
         finally:
             reading.cancel()
