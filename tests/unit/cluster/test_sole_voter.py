@@ -300,6 +300,28 @@ def test_a_disk_that_takes_small_files_alone_costs_few_epochs_and_one_error(worl
     assert set(use(world, disk).topics) == {"topic-2"}
 
 
+def test_what_finds_no_room_again_and_again_costs_few_epochs_and_one_error(world, disk, caplog):
+    many = [created(number) for number in range(100)]
+
+    async def work(store):
+        epoch, started_s = store.leader_epoch, world.clock.monotonic()
+        for tries in range(1, 8):
+            disk.faults.fill_up(30)
+            with pytest.raises(StoreFailed, match="No space left"):
+                await commit(store, store.image.version, many)
+            disk.faults.fill_up(1_000)  # enough for a new epoch
+            await store.leads()
+            assert store.leader_epoch == epoch + tries
+        assert world.clock.monotonic() - started_s == 1 + 2 + 4 + 8 + 16 + 30 + 30
+        disk.faults.heal()
+        await commit(store, store.image.version, many)
+
+    use(world, disk, work)
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 1
+    assert len(use(world, disk).topics) == 100
+
+
 def test_a_full_disk_takes_back_a_whole_transaction(world, disk, monkeypatch):
     monkeypatch.setattr("moldau.cluster.commit_batches.BATCH_BYTES_MAX", 200)
 

@@ -36,6 +36,7 @@ from moldau.cluster.raft.quorum_state import QuorumState
 from moldau.cluster.raft.requests import (
     FetchAnswer,
     FetchRequest,
+    LeaderChange,
     QuorumAnswer,
     Request,
     Token,
@@ -54,8 +55,8 @@ NEW_LIFE_S: Final = 1.0
 """Between a write that was refused and the next life: a disk that is full stays so for a while."""
 
 NEW_LIFE_WAITS_MAX: Final = 30
-"""So many times as long at most, while lives end before they have written to the log: each costs an
-epoch, if this node leads in it."""
+"""So many times as long at most, while lives end before the log takes more than their first
+records: each costs an epoch, if this node leads in it."""
 
 
 class ServedAnswer(NamedTuple):
@@ -147,7 +148,7 @@ class RaftNode:
         """What the disk has said when it refused a write; None again in the next life."""
         self._waits = 1
         """After how many times `NEW_LIFE_S` the next life begins: ever more, while lives end before
-        the log takes anything."""
+        the log takes more than their first records."""
         self._stopped = asyncio.Event()
         self._has_met_other_cluster = False
         self._is_left_alone = False
@@ -317,7 +318,8 @@ class RaftNode:
         match effect:
             case out.AppendAsLeader(base_offset, epoch, content):
                 await self._log.append(base_offset, epoch, content)
-                self._waits = 1
+                if not isinstance(content, LeaderChange):  # each life begins with one
+                    self._waits = 1
             case out.AppendFetched(batches):
                 await self._log.append_fetched(batches)
                 self._waits = 1
