@@ -235,7 +235,7 @@ class Broker:
         try:
             await asyncio.wait((reading,), timeout=patience_ms / 1000)
             # One that answers is waited for: it may have much to send.
-            if not reading.done() and store.leader_id < 0:
+            if not reading.done() and not store.has_heard_leader:
                 where = ", ".join(str(address) for address in settings.quorum.controllers)
                 problem = f"no controller has answered at {where} within {patience_ms} ms"
                 if settings.quorum.is_broker:

@@ -78,7 +78,12 @@ class BrokerStore(MetadataStore, QuorumState, Protocol):
 
     @property
     def leader_id(self) -> int:
-        """The node that leads the metadata; -1 until one has answered."""
+        """The node that leads the metadata, as far as is known; -1 while nobody is."""
+        ...
+
+    @property
+    def has_heard_leader(self) -> bool:
+        """Whether a leader has been heard of since the start; one may be known from before."""
         ...
 
 

@@ -179,6 +179,11 @@ class RaftStore:
         return self._role.leader
 
     @property
+    def has_heard_leader(self) -> bool:
+        """Whether a leader has answered since the start, or this node has led."""
+        return self._goal >= 0
+
+    @property
     def committed_offset(self) -> Offset:
         """Everything before it is committed, as far as this node has heard."""
         return self._committed

@@ -121,6 +121,11 @@ class ZooKeeperStore:
         return self._controller_id
 
     @property
+    def has_heard_leader(self) -> bool:
+        """Whether ZooKeeper names a controller."""
+        return self._controller_id >= 0
+
+    @property
     def leader_epoch(self) -> int:
         """The newest controller epoch that is known here."""
         return self.fence.controller_epoch
