@@ -36,6 +36,8 @@ TIMEOUT_S = 100
 """How long a writer goes on over all faults; less than a test may take."""
 REQUEST_TIMEOUT_MS = 5_000
 """How long a client waits for a broker that is silent: shorter than the faults of long tests."""
+CLOSING_S = 30
+"""After its brokers were restarted librdkafka may close for ever, with every request answered."""
 JAVA_SOURCE = Path(__file__).parents[1] / "java" / "ClusterTraffic.java"
 SILENT = 2
 """Critical and worse: to be without a broker for a while is what librdkafka is made for."""
@@ -384,7 +386,10 @@ class LibrdkafkaReader(ReadingAlong):
                 self._history.failed(f"what was read is gone: {message.error()}")
 
     def leave(self) -> None:
-        self._consumer.close()
+        # In a thread: no timeout of a test ends a call that is stuck in the library.
+        closing = threading.Thread(target=self._consumer.close, daemon=True)
+        closing.start()
+        closing.join(CLOSING_S)
 
 
 class OwnReader(ReadingAlong):
