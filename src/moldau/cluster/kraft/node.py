@@ -25,7 +25,7 @@ from moldau.base.errors import CorruptRecords, MoldauError, StorageError
 from moldau.base.files import FileRegion
 from moldau.base.ids import LeaderEpoch, Offset
 from moldau.cluster.kraft.control_records import voters_of
-from moldau.cluster.kraft.peers import Peers, PeerUnavailable
+from moldau.cluster.kraft.peers import AddressUnknown, Peers, PeerUnavailable
 from moldau.cluster.kraft.raft_log import RaftLog
 from moldau.cluster.raft import effects as out
 from moldau.cluster.raft import events
@@ -398,7 +398,8 @@ class RaftNode:
         """
         core, level = self._core, logging.DEBUG
         is_fetch = isinstance(sent.request, FetchRequest)
-        if is_fetch and core is not None and not core.life.is_voter and not self._is_left_alone:
+        is_news = is_fetch and not self._is_left_alone and not isinstance(error, AddressUnknown)
+        if is_news and core is not None and not core.life.is_voter:
             self._is_left_alone, level = True, logging.WARNING
         what = "metadata cannot be fetched" if is_fetch else f"node {sent.to} did not answer"
         logger.log(level, "%s: %s", what, error)

@@ -19,6 +19,10 @@ class PeerUnavailable(MoldauError):  # noqa: N818 - it names the state
     """No usable answer came. Nobody knows whether the request was carried out."""
 
 
+class AddressUnknown(PeerUnavailable):
+    """Nobody was asked: a bootstrap address may know where that node is."""
+
+
 class Peers(Protocol):
     """The other nodes."""
 

@@ -134,11 +134,22 @@ def fetched(life: Life, token: Token, request: FetchRequest) -> None:
         life.emit(Answer(token, FetchAnswer(*known, diverging=end, snapshot=snapshot)))
         return
     progress.end_offset = offset
-    if offset == life.log.end_offset:
-        progress.caught_up_s = life.now_s
+    _note_caught_up(life, progress)
     wait_s = min(request.max_wait_s, FETCH_WAIT_MAX_S)
     _park(life, state, ParkedFetch(token, request, life.now_s + wait_s))
     commit(life)
+
+
+def _note_caught_up(life: Life, progress: Progress) -> None:
+    """Take note that a replica had all that the leader had: now, or when it fetched before.
+
+    While the log grows all the time, no fetch is of its very end.
+    """
+    if progress.end_offset == life.log.end_offset:
+        progress.caught_up_s = life.now_s
+    elif progress.end_offset >= progress.offered_offset:
+        progress.caught_up_s = max(progress.caught_up_s, progress.offered_s)
+    progress.offered_offset, progress.offered_s = life.log.end_offset, life.now_s
 
 
 def begin_answered(life: Life, state: Leader, request: BeginQuorumEpochRequest) -> None:

@@ -108,6 +108,10 @@ class Progress:
     """The end of its log, all of which is durable there; -1 before its first fetch."""
     caught_up_s: float = -inf
     """When it last had all that the leader had."""
+    offered_offset: Offset = NO_OFFSET
+    """The end of the leader's log at its last fetch."""
+    offered_s: float = -inf
+    """When that was."""
 
 
 class ParkedFetch(NamedTuple):

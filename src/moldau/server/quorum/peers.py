@@ -21,7 +21,7 @@ from moldau.cluster.kraft.messages import (
     leader_address,
     request_message,
 )
-from moldau.cluster.kraft.peers import PeerUnavailable
+from moldau.cluster.kraft.peers import AddressUnknown, PeerUnavailable
 from moldau.cluster.raft.requests import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
@@ -119,7 +119,7 @@ class QuorumPeers:
             return address, lane, address
         known = self.address(to)
         if known is None:
-            raise PeerUnavailable(f"the address of node {to} is not known")
+            raise AddressUnknown(f"the address of node {to} is not known")
         return to, lane, known
 
     def address(self, node: int) -> Address | None:

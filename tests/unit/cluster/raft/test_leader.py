@@ -149,6 +149,24 @@ def test_a_fetch_at_the_end_waits_for_a_commit():
     assert node.of(AnswerWithRecords)[-1].answer.high_watermark == 4
 
 
+def test_a_replica_of_a_log_that_grows_all_the_time_has_caught_up_with_what_it_was_offered():
+    node = leader().commit_all()
+    progress = node.state.replicas[key(2)]
+    known_s = progress.caught_up_s
+    end = node.life.log.end
+    for _ in range(3):
+        append(node)
+        node.now_s += 1.0
+        fetched_s, last = node.now_s, end
+        end = node.life.log.end
+        node.fetch(2, last=last)  # one record behind
+        append(node)
+    assert progress.caught_up_s == fetched_s - 1.0 > known_s
+    node.now_s += 1.0
+    node.fetch(2, last=last)  # it has taken nothing
+    assert progress.caught_up_s == fetched_s - 1.0
+
+
 def test_a_fetch_waits_as_long_as_it_says():
     node = leader().commit_all()
     assert node.fetch(2, wait=0.3) is None

@@ -138,6 +138,27 @@ def test_a_voter_that_is_alone_is_found_without_its_id():
         world.run(work())
 
 
+def test_a_broker_that_comes_back_finds_its_leader_without_a_warning(caplog):
+    """Its disk knows the leader by its id alone."""
+
+    async def work():
+        nodes = Nodes(world)
+        one = bootstrap(ADDRESSES[0])
+        voter, broker = nodes.node(1, **one), nodes.node(2, **one)
+        await voter.start()
+        await broker.start()
+        await broker.stop()
+        again = nodes.node(2, **one)
+        await again.start()
+        assert again.parts.store.leader_id == 1
+        await again.stop()
+        await voter.stop()
+
+    with World(1) as world:
+        world.run(work())
+    assert not [one for one in caplog.records if "cannot be fetched" in one.getMessage()]
+
+
 def test_a_voter_that_is_alone_changes_no_voters():
     async def work():
         voter = Nodes(world).node(1)
