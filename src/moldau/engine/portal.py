@@ -20,7 +20,7 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from moldau.engine.arguments import waiting_s
 from moldau.engine.errors import ClientClosed, InvalidState
@@ -39,8 +39,41 @@ EXIT_PATIENCE_S = 5.0
 left behind."""
 
 
+ASK_SLICE_S = 1.0
+"""How often whoever asks the loop looks whether it still runs."""
+
+
 class _LoopThread(threading.Thread):
     """The thread of a portal's loop: nobody may wait for a client in it."""
+
+
+class _Question(Generic[T]):
+    """A function that somebody wants called on the loop, and what came of it."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self.answered = threading.Lock()
+        self.answered.acquire()
+        self.is_taken_back = False
+        self._function = function
+        self._results: list[T] = []
+        self._error: BaseException | None = None
+
+    def answer(self) -> None:
+        """Call the function, on the loop."""
+        if self.is_taken_back:
+            return
+        try:
+            self._results.append(self._function())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the answer is awaited
+            self._error = error
+        finally:
+            self.answered.release()
+
+    def result(self) -> T:
+        """Return what the function returned, or raise what it raised."""
+        if self._error is not None:
+            raise self._error
+        return self._results[0]
 
 
 class Portal:
@@ -90,6 +123,24 @@ class Portal:
         except BaseException:
             future.cancel()
             raise
+
+    def ask(self, function: Callable[[], T]) -> T:
+        """Call a function that never waits on the loop, and wait for its result.
+
+        Costs a third of `call`: there is no task and no future. Ctrl-C ends the wait at once; a
+        function that was not called by then is not called any more.
+        """
+        self._check_usable()
+        question = _Question(function)
+        self.post(question.answer)
+        try:
+            # In slices: a loop that has just ended calls nothing.
+            while not question.answered.acquire(timeout=ASK_SLICE_S):
+                self.check_open()
+        except BaseException:
+            question.is_taken_back = True
+            raise
+        return question.result()
 
     def post(self, callback: Callable[..., object], *arguments: object) -> None:
         """Have a function called on the loop soon, without waiting; from a callback too."""

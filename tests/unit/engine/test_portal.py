@@ -116,6 +116,39 @@ def test_a_blocking_call_from_the_loops_own_thread_is_refused_instead_of_hanging
         portal.call(reenter())
 
 
+def test_what_is_asked_is_answered_on_the_loop(portal):
+    def fails():
+        raise LookupError("nothing there")
+
+    assert portal.ask(threading.current_thread) is not threading.current_thread()
+    with pytest.raises(LookupError, match="nothing there"):
+        portal.ask(fails)
+    with pytest.raises(InvalidState, match="callback"):
+        portal.ask(lambda: portal.ask(list))
+
+
+def test_ctrl_c_takes_a_question_back_that_was_not_answered(portal):
+    busy, called = threading.Event(), []
+    portal.post(busy.wait)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            portal.ask(lambda: called.append(1))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        busy.set()
+    portal.call(value(0))
+    assert called == []
+
+
+def test_what_is_asked_of_a_loop_that_ends_meanwhile_is_told_so(portal, monkeypatch):
+    monkeypatch.setattr("moldau.engine.portal.ASK_SLICE_S", 0.01)
+    monkeypatch.setattr(portal, "post", lambda _callback: portal.close())
+    with pytest.raises(ClientClosed):
+        portal.ask(list)
+
+
 def test_what_is_posted_runs_on_the_loop(portal):
     ran = threading.Event()
     portal.post(ran.set)

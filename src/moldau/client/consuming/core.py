@@ -13,7 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from moldau.client.consumer_settings import ConsumerSettings, ResetPolicy
 from moldau.client.consuming.background import Waking
@@ -23,26 +23,25 @@ from moldau.client.consuming.coordination import (
     Offsets,
     Subscription,
 )
-from moldau.client.consuming.decoding import DecodingRules, Fetched, Taken
+from moldau.client.consuming.decoding import DecodingRules
 from moldau.client.consuming.fetch_answers import FetchAnswers
 from moldau.client.consuming.fetcher import Fetcher
 from moldau.client.consuming.holding import FetchBuffer, Holding, Walk
 from moldau.client.consuming.marks import Mark
 from moldau.client.consuming.positions import NO_OFFSET, PartitionState, Positions, committable
 from moldau.client.consuming.resolver import Resolver
+from moldau.client.consuming.taking import Intercept, Records, Take, Taking
 from moldau.client.consuming.user_calls import UserCalls, Work
 from moldau.client.errors import (
     ClientClosed,
-    ClientError,
     ClientFailed,
     ConcurrentUse,
-    InvalidArgument,
     InvalidState,
     RequestTimedOut,
 )
-from moldau.client.records import OffsetAndMetadata, Record, TopicPartition
+from moldau.client.records import OffsetAndMetadata, TopicPartition
 from moldau.client.statistics import Statistics
-from moldau.engine.arguments import check_int, check_topic
+from moldau.engine.arguments import check_topic
 from moldau.engine.cluster import Cluster
 from moldau.engine.metadata import NO_EPOCH, MetadataImage
 from moldau.engine.offset_lookup import OffsetLookup
@@ -53,8 +52,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Records = list[Record[Any, Any]]
-Intercept = Callable[[Records], Records]
+T = TypeVar("T")
 
 
 class ConsumerCore:
@@ -73,7 +71,6 @@ class ConsumerCore:
         self.cluster = cluster
         self._settings = settings
         self._calls = calls
-        self._intercept = intercept
         self._now = clock.monotonic
         self._positions = Positions()
         self._holding = Holding()
@@ -91,7 +88,6 @@ class ConsumerCore:
         self._is_subscribed = False
         self._failures: list[Exception] = []
         self._crash: ClientFailed | None = None
-        self._consumed_count = 0
         self._statistics = Statistics(settings, self.metrics)
         cluster.on_crash(self.crashed)
         self.coordination = coordinate(self) if coordinate is not None else None
@@ -114,6 +110,13 @@ class ConsumerCore:
             changed=self._changed,
         )
         self._fetcher = Fetcher(cluster, self._positions, settings, answers, self.crashed)
+        self.taking = Taking(
+            self._buffer,
+            self._holding,
+            settings.max_poll_records,
+            intercept,
+            has_room=self._fetcher.refill,
+        )
 
     # Beginning and ending
 
@@ -299,97 +302,68 @@ class ConsumerCore:
 
     # Handing out
 
+    def hand_out(self, take: Take[T]) -> T | None:
+        """Hand out what is there already; None if nothing is, or while somebody waits for some.
+
+        Whoever was interrupted still waits until the loop has cancelled it.
+        """
+        if self._asking:
+            return None
+        with self._asked():
+            return self._take_first(take)
+
     async def walk(self) -> Walk:
         """Wait for records; hand some of one partition out one by one.
 
         Cancelled, nothing is handed out.
         """
-        with self._asked():
-            while True:
-                fetched = await self._ready(None)
-                assert fetched is not None
-                taken = self._take(fetched, self._settings.max_poll_records)
-                if taken is not None:
-                    return self._holding.hand_out_walk(fetched, taken)
+        return await self._take_next(self.taking.walk)
 
     async def batch(self) -> Records:
         """Wait for records; hand out some of one partition. Cancelled, nothing is handed out."""
-        with self._asked():
-            while True:
-                fetched = await self._ready(None)
-                assert fetched is not None
-                taken = self._take(fetched, self._settings.max_poll_records)
-                if taken is not None:
-                    self._holding.hand_out(fetched.state, taken)
-                    return taken.records
+        return await self._take_next(self.taking.batch)
 
     async def columns(self, form: ArrowForm) -> RecordBatch:
         """Wait for records; hand out some of one partition as a record batch of Arrow's.
 
         Cancelled, nothing is handed out.
         """
-        with self._asked():
-            while True:
-                fetched = await self._ready(None)
-                assert fetched is not None
-                while (taken := fetched.take_columns(form)) is not None:
-                    done = Taken([], taken.next_offset, taken.leader_epoch)
-                    if taken.batch.num_rows:
-                        self._holding.hand_out(fetched.state, done)
-                        return taken.batch
-                    self._holding.pass_over(fetched.state, done)
-                self._let_go(fetched)
+        return await self._take_next(self.taking.columns(form))
 
     async def poll(self, timeout_ms: float, max_records: int | None = None) -> Records:
         """Wait for records up to this long; hand out those there are, up to a number.
 
         Cancelled, nothing is handed out.
         """
-        if max_records is not None:
-            check_int("max_records", max_records)
-            if max_records < 1:
-                raise InvalidArgument(f"nobody can hand out {max_records} records")
-        deadline = self.cluster.deadline(timeout_ms)
+        take = self.taking.up_to(max_records)
+        return await self._wait_to_take(take, self.cluster.deadline(timeout_ms)) or []
+
+    async def _take_next(self, take: Take[T]) -> T:
+        taken = await self._wait_to_take(take, None)
+        assert taken is not None
+        return taken
+
+    async def _wait_to_take(self, take: Take[T], deadline: float | None) -> T | None:
+        """Wait until something can be taken; None at the deadline.
+
+        Lets the loop run in any case: a user who never waits must not starve what feeds it.
+        """
         with self._asked():
-            while (fetched := await self._ready(deadline)) is not None:
-                records = self._gather(fetched, max_records or self._settings.max_poll_records)
-                if records:
-                    return records
-        return []
+            await asyncio.sleep(0)
+            while (taken := self._take_first(take)) is None:
+                if deadline is not None and self._now() >= deadline:
+                    return None
+                await self._waking.wait(deadline)
+            return taken
 
-    def _gather(self, first: Fetched, count: int) -> Records:
-        """Take up to a number of records from what is there, without waiting for more."""
-        fetched: Fetched | None = first
-        records: Records = []
-        while fetched is not None and len(records) < count:
-            try:
-                taken = self._take(fetched, count - len(records))
-            except ClientError:
-                if records:
-                    break  # it is raised by the next call
-                raise
-            if taken is not None:
-                self._holding.hand_out(fetched.state, taken)
-                records = records + taken.records if records else taken.records
-            fetched = self._buffer.first()
-        return records
-
-    def _take(self, fetched: Fetched, count: int) -> Taken | None:
-        """Take records from an answer; None if it has none left, and then it is let go."""
-        while (taken := fetched.take(count)) is not None:
-            if self._intercept is not None and taken.records:
-                taken = taken._replace(records=self._intercept(taken.records))
-            if taken.records:
-                self._consumed_count += len(taken.records)
+    def _take_first(self, take: Take[T]) -> T | None:
+        """Take something from the first answer that has something to hand out."""
+        self._check_handing_out()
+        self._raise_failures()
+        while not self._turn_count and (fetched := self._buffer.first()) is not None:
+            if (taken := take(fetched)) is not None:
                 return taken
-            self._holding.pass_over(fetched.state, taken)
-        self._let_go(fetched)
         return None
-
-    def _let_go(self, fetched: Fetched) -> None:
-        """Let go of an answer that was handed out whole; there is room for another."""
-        self._buffer.exhausted(fetched)
-        self._fetcher.refill()
 
     @contextmanager
     def _asked(self) -> Iterator[None]:
@@ -416,25 +390,9 @@ class ConsumerCore:
     def _settle(self) -> None:
         left = self._holding.settle()
         if left is not None and not left[0].stale:
-            self._consumed_count -= len(left[1].records)
-            left[0].put_back(left[1])
+            self.taking.put_back(*left)
         if self._turn_count:
             self._waking.wake()
-
-    async def _ready(self, deadline: float | None) -> Fetched | None:
-        """Wait for an answer to hand out from; None at the deadline.
-
-        Lets the loop run in any case: a user who never waits must not starve what feeds it.
-        """
-        await asyncio.sleep(0)
-        while True:
-            self._check_handing_out()
-            self._raise_failures()
-            if not self._turn_count and (fetched := self._buffer.first()) is not None:
-                return fetched
-            if deadline is not None and self._now() >= deadline:
-                return None
-            await self._waking.wait(deadline)
 
     # Where the consumer is
 
@@ -473,7 +431,7 @@ class ConsumerCore:
         lags = [self.lag(state.partition) for state in self._positions]
         return {
             **self.cluster.metrics(),
-            "records-consumed-total": self._consumed_count,
+            "records-consumed-total": self.taking.count,
             "records-lag-max": max((lag for lag in lags if lag is not None), default=0),
             "assigned-partitions": len(self._positions.partitions),
         }

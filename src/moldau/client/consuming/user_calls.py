@@ -54,6 +54,11 @@ class CallsInThread:
         """The calls under way, the latest last: a callback or a signal handler may call the
         consumer from within a call, and then only the innermost gets on."""
 
+    @property
+    def are_kept(self) -> bool:
+        """Whether a callback waits for the user's thread."""
+        return bool(self._kept)
+
     async def run(self, work: Work) -> None:
         """Keep a callback and wait until it ran. Cancelled before, it does not run."""
         call = KeptCall(work, asyncio.get_running_loop().create_future())
