@@ -71,7 +71,7 @@ def becomes(broker: BrokerProcess, topic: str, config: str, value: str) -> None:
 
 def test_a_topic_lives_from_create_to_delete(run: Run, broker: BrokerProcess, name: str) -> None:
     could = done(run("topic", "create", name, "-p", 3, "-c", "retention.ms=60000", "--dry-run"))
-    assert "could be created" in could.out
+    assert "would be created" in could.out
     refused(run("topic", "describe", name), "there is no topic")
     done(run("topic", "create", name, "-p", 3, "-c", "retention.ms=60000"))
     refused(run("topic", "create", name), "exists")
@@ -182,7 +182,7 @@ def test_members_are_shown_and_their_group_is_left_alone(
         "Stable",
         {"reader"},
     )
-    refused(run("group", "seek", member, "--to", "earliest", "--yes"), "Stop its consumers first")
+    refused(run("group", "seek", member, "--to", "earliest", "--yes"), "stop its consumers first")
     refused(run("group", "delete", member, "--yes"), "Stop its consumers first")
     refused(run("group", "offset-delete", member, orders, "--yes"), "has committed nothing")
 
@@ -348,7 +348,7 @@ def test_transactions_and_their_producers_are_shown(
         assert (seen["producer_id"], seen["start_offset"]) == (told["producer_id"], 10)
         assert done(run("txn", "find-hanging", orders, "-o", "json")).data == []
         abort = ("txn", "abort", f"{orders}:0", "--start-offset")
-        refused(run(*abort, 9, "--yes"), "no open transaction begins")
+        refused(run(*abort, 9, "--yes"), "no open transaction starts")
         refused(run(*abort, 10), "--yes")
         assert "would be aborted" in done(run(*abort, 10, "--dry-run")).out
         assert len(open_transactions(run, orders)) == 1

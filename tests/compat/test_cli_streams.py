@@ -198,7 +198,7 @@ def test_a_partition_and_a_topic_that_are_not_there_are_refused(run, numbers):
     ("option", "given", "complaint"),
     [
         ("-p", "one", "-p one: expected numbers of partitions, as in 0,2-4"),
-        ("-s", "soon", "'soon' is no place in a partition: expected start, end, an offset"),
+        ("-s", "soon", "'soon' is not a position: expected start, end, an offset"),
         ("--command-config", "none", "cannot read none: No such file or directory"),
     ],
 )

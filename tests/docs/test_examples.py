@@ -105,8 +105,10 @@ def test_the_options_of_the_dump_tool_that_are_shown_exist():
 
 
 def test_the_settings_that_are_listed_work_and_have_the_defaults_shown():
-    text = (ROOT / "docs/running.md").read_text()
-    rows = re.findall(r"^\| `([a-z.]+)` \| .* \| ([^|]*) \|$", text, re.MULTILINE)
+    text = "".join((ROOT / "docs" / page).read_text() for page in ("running.md", "clusters.md"))
+    tables = re.findall(r"^\| key \| meaning \| default \|\n((?:\|.*\n)+)", text, re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z.]+)` \| .* \| ([^|]*) \|$", "".join(tables), re.MULTILINE)
+    assert len(tables) == 3
     assert len(rows) > 25
     for name, default in rows:
         config = BROKER_CONFIGS[name]
@@ -128,7 +130,7 @@ def test_the_metrics_that_are_listed_are_told():
     ]
     told = {sample.name for family in families for sample in family.samples}
     text = (ROOT / "docs/running.md").read_text()
-    table = text[text.index("| of the coordinators") : text.index("Alert on")]
+    table = text.split("| coordinators and cleaner |")[1].split("\n## ")[0]
     whole = re.findall(r"`((?:kafka|moldau)_\w+)`", table)
     assert len(whole) > 15
     assert not set(whole) - told

@@ -253,8 +253,10 @@ MUTANTS = {
     "a fetch with an expected epoch only": Mutant(
         replaced(truncation, "must_check_log", lambda *_: False)
     ),
-    "an unclean return keeps its place": Mutant(lambda _: None, _controller(removes_unclean=False)),
-    "the latest offset is told after an election": Mutant(
+    "a broker keeps its ISR membership after an unclean stop": Mutant(
+        lambda _: None, _controller(removes_unclean=False)
+    ),
+    "the latest offset is reported after an election": Mutant(
         replaced(rules, "is_latest_offset_known", lambda *_: True)
     ),
     "a join without the broker epoch": Mutant(

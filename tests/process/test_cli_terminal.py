@@ -89,7 +89,7 @@ def test_a_long_name_is_folded_and_never_cut(broker: MoldauNode) -> None:
 
 def test_the_user_is_asked_and_no_means_no(broker: MoldauNode) -> None:
     create_topic(broker.address, "kept")
-    question = b"delete topic kept with all records. Go on? [y/N]: "
+    question = b"delete topic kept with all records. Continue? [y/N]: "
     refused = on_terminal(broker, "topic", "delete", "kept", answers=[(question, b"n\n")])
     assert (refused.status, "moldau: nothing was changed" in refused.text) == (1, True)
     stopped = on_terminal(broker, "topic", "delete", "kept", answers=[(question, CTRL_C)])

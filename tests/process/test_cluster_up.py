@@ -73,7 +73,7 @@ def test_a_broker_that_dies_is_reported_and_the_others_go_on(folder: Path) -> No
 
         killed = run(folder, "kill", 2)
         assert (killed.returncode, killed.stdout) == (0, "broker 2 was killed\n")
-        assert up.said() == "broker 2 was ended by SIGKILL"
+        assert up.said() == "broker 2 was killed by SIGKILL"
         assert states(folder) == ["running", "stopped"]
 
         started = run(folder, "start", 2)
@@ -81,10 +81,10 @@ def test_a_broker_that_dies_is_reported_and_the_others_go_on(folder: Path) -> No
         again = brokers(folder)[1]["pid"]
         assert started.stdout == f"broker 2 is up at 127.0.0.1:{port + 1} (pid {again})\n"
         assert again != second
-        assert up.said() == f"broker 2 runs again (pid {again})"
+        assert up.said() == f"broker 2 is running again (pid {again})"
         refused = run(folder, "start", 2)
         assert (refused.returncode, refused.stderr) == (
-            1, f"moldau: broker 2 runs already (pid {again})\n",
+            1, f"moldau: broker 2 is already running (pid {again})\n",
         )  # fmt: skip
 
         # What another command has started is stopped too.
@@ -191,7 +191,7 @@ def test_a_detached_cluster_runs_until_it_is_taken_down(folder: Path) -> None:
     pids = [one["pid"] for one in brokers(folder)]
     refused = run(folder, "up")
     assert refused.returncode == 1
-    assert refused.stderr.startswith(f"moldau: broker 1 runs already (pid {pids[0]}): ")
+    assert refused.stderr.startswith(f"moldau: broker 1 is already running (pid {pids[0]}): ")
     assert "`moldau cluster down` stops all" in refused.stderr
     stopped = run(folder, "stop", 2)
     assert (stopped.returncode, stopped.stdout) == (0, "broker 2 has stopped\n")
@@ -223,7 +223,7 @@ def test_if_one_broker_does_not_come_up_none_is_left(folder: Path) -> None:
     assert (up.returncode, up.stdout) == (1, "")
     lines = up.stderr.splitlines()
     log = folder / "broker-2" / "broker.log"
-    assert lines[-1] == (f"moldau: broker 2 did not come up: it ended; above is the end of {log}")
+    assert lines[-1] == (f"moldau: broker 2 did not start: it ended; the end of {log} is above")
     assert f"  {log.read_text().splitlines()[-1]}" in lines
     assert str(cluster.node(2).data) in lines[-2]
     assert states(folder) == ["stopped", "stopped"]

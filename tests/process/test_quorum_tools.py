@@ -117,7 +117,7 @@ def test_voters_come_and_go_and_return_with_empty_disks_while_clients_write(
             added = cluster.quorum("add", "--config", cluster.file(LATECOMER))
             assert (added.status, added.data[0]["outcome"]) == (0, "added"), added.err
             again = cluster.quorum("add", "--config", cluster.file(LATECOMER), via=LATECOMER)
-            assert again.data[0]["outcome"] == "votes already", again.err
+            assert again.data[0]["outcome"] == "already a voter", again.err
             traffic.wait_for_more()
 
             lost = before["leader"]
@@ -132,7 +132,7 @@ def test_voters_come_and_go_and_return_with_empty_disks_while_clients_write(
             ]
             assert old != new == cluster.voters(lost)[lost]
             again = cluster.quorum("replace", lost, "--yes")
-            assert (again.data[0]["outcome"], again.err) == ("votes", "")
+            assert (again.data[0]["outcome"], again.err) == ("already a voter", "")
             traffic.wait_for_more()
 
             removed = cluster.quorum("remove", LATECOMER, "--yes")
@@ -184,7 +184,7 @@ def test_a_replacement_that_was_interrupted_is_finished_by_another(tmp_path: Pat
         asked = cluster.quorum("replace", node, "--yes", "--wait", "1s", via=via)
         assert asked.status == 1
         assert asked.err == (
-            f"moldau: node {node} does not vote any more, so nobody knows where it is reached: say"
+            f"moldau: node {node} is not a voter any more, so its address is unknown: use"
             " --endpoint HOST:PORT\n"
         )
         place = lost["endpoints"][0].removeprefix("CONTROLLER://")
@@ -205,8 +205,8 @@ def test_no_voter_is_removed_that_the_majority_needs(tmp_path: Path) -> None:
         )
         assert (refused.status, refused.out) == (1, "")
         assert refused.err == (
-            f"moldau: without node {left} there would be no majority: nothing is heard of node"
-            f" {down}. Start it, or remove it before\n"
+            f"moldau: without node {left} there would be no majority: node"
+            f" {down} does not answer. Start it, or remove it first\n"
         )
         assert cluster.quorum("remove", down, "--yes", via=leader).status == 0
         assert sorted(cluster.voters(left)) == sorted([leader, left])
@@ -312,10 +312,9 @@ def test_voters_of_the_settings_are_not_changed_by_a_command(
     refused = moldau("quorum", *words, "-b", addresses(static)[0])
     assert (refused.status, refused.out) == (1, "")
     assert refused.err == (
-        "moldau: the voters of this cluster are those of controller.quorum.voters (kraft.version"
-        " 0): they change with that setting alone, on all nodes and with a restart. After"
-        " `kafka-features --bootstrap-server HOST:PORT upgrade --feature kraft.version=1` the"
-        " log names them, and this command changes them\n"
+        "moldau: controller.quorum.voters sets the voters of this cluster (kraft.version 0): change"
+        " it on all nodes and restart them. To change voters with this command, first run"
+        " `kafka-features --bootstrap-server HOST:PORT upgrade --feature kraft.version=1`\n"
     )
 
 

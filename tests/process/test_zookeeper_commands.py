@@ -132,7 +132,7 @@ def test_a_daemon_is_started_and_stopped_and_no_other(zookeeper, tmp_path):
         assert (started.stdout, started.stderr, started.returncode) == ("", "", 0)
         assert ours("zookeeper-shell", f"127.0.0.1:{port}", "ls", "/").status == 0
         again = run(tmp_path, "zookeeper-server-start.sh", "-daemon", file, *override)
-        assert "runs already" in again.stderr
+        assert "is already running" in again.stderr
     finally:
         stopped = run(tmp_path, "zookeeper-server-stop.sh")
     assert (stopped.stdout, stopped.stderr, stopped.returncode) == ("", "", 0)
@@ -178,7 +178,7 @@ def test_a_daemon_that_does_not_come_up_is_reported(tmp_path):
     assert said.returncode == 1
     *_, last = said.stderr.splitlines()
     assert last == (
-        f"ZooKeeper did not come up: it ended; above is the end of {tmp_path}/logs/zookeeper.out"
+        f"ZooKeeper did not start: it ended; the end of {tmp_path}/logs/zookeeper.out is above"
     )
     assert "never" in said.stderr
 

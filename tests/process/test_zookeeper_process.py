@@ -46,7 +46,7 @@ def test_a_server_is_started_found_and_stopped(tmp_path):
         started = start_server(settings, os.environ, output)
     try:
         wait_until_answers(started)
-        with pytest.raises(UserError, match=rf"runs already .*pid {started.child.pid}"):
+        with pytest.raises(UserError, match=rf"is already running .*pid {started.child.pid}"):
             start_server(settings, os.environ)
         assert b"-Xmx256m" in Path(f"/proc/{started.child.pid}/cmdline").read_bytes()
         assert stop_server(settings.data)
@@ -65,7 +65,7 @@ def test_a_server_that_ends_is_not_waited_for(tmp_path):
     with (tmp_path / "output").open("wb") as output:
         started = start_server(settings, os.environ, output)
     try:
-        with pytest.raises(UserError, match="did not come up: it ended"):
+        with pytest.raises(UserError, match="did not start: it ended"):
             wait_until_answers(started)
     finally:
         started.child.kill()

@@ -30,8 +30,8 @@ def test_a_zookeeper_that_does_not_know_the_cluster_is_not_believed(on_zookeeper
     server = cluster.connect.partition("/")[0]
     silent = f"127.0.0.1:{free_port()}"
     for connect, note in (
-        (f"{server}/elsewhere", f"ZooKeeper at {server}/elsewhere is not that of this cluster"),
-        (silent, f"ZooKeeper at {silent} does not tell who the controller is"),
+        (f"{server}/elsewhere", f"ZooKeeper at {server}/elsewhere belongs to another cluster"),
+        (silent, f"no controller found in ZooKeeper at {silent}"),
     ):
         ran = status(cluster, "--zookeeper-connect", connect, "-o", "json")
         assert ran.status == 0

@@ -18,9 +18,9 @@ SAMPLE = {
     "the high watermark ignores a follower": 0,
     "the high watermark moves below min ISR": 0,
     "acknowledged before the high watermark": 0,
-    "any follower joins that fetches": 0,
+    "any follower that fetches joins the ISR": 0,
     "a fenced broker joins": 0,
-    "an unclean return keeps its place": 0,
+    "a broker keeps its ISR membership after an unclean stop": 0,
     "one batch of a producer is remembered, not five": 0,
 }
 """Mutants that are found in a second or so, with a seed that finds them."""
@@ -37,6 +37,6 @@ def test_a_mistake_is_found_within_some_seeds(name):
     assert catch(MUTANTS[name], 0, LIMIT) is not None, "it lives"
 
 
-@pytest.mark.parametrize("name", ["the latest offset is told after an election"])
+@pytest.mark.parametrize("name", ["the latest offset is reported after an election"])
 def test_without_a_mistake_nothing_is_found(name):
     MUTANTS[name].run(0)

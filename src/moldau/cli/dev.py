@@ -28,7 +28,9 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on [a free one]."
 )
-@click.option("--override", multiple=True, metavar="KEY=VALUE", help="Set one key; repeatable.")
+@click.option(
+    "--override", multiple=True, metavar="KEY=VALUE", help="Override one setting; repeatable."
+)
 @click.option("--log-level", type=click.Choice(list(LEVELS)), default="warn", show_default=True)
 def dev(topics: str | None, port: int, override: tuple[str, ...], log_level: str) -> None:
     r"""Start a throw-away broker and run it until Ctrl-C, when all it holds is deleted.

@@ -16,9 +16,9 @@ from moldau.cli.frame.version import show_version
 from moldau.cli.kafka.table import called_tool, run_tool
 
 RECORDS = "Send and read records"
-CLUSTER = "Look after a cluster"
+CLUSTER = "Manage a cluster"
 BROKERS = "Run brokers"
-AROUND = "Around this command"
+AROUND = "Set up the command line"
 
 COMMANDS = {
     "produce": CommandPlace("moldau.cli.produce", "Send lines as records.", RECORDS),
@@ -44,25 +44,23 @@ COMMANDS = {
     "quorum": CommandPlace(
         "moldau.cli.nouns.quorum", "The metadata quorum: status, add, replace...", CLUSTER
     ),
-    "log": CommandPlace(
-        "moldau.cli.nouns.log", "Log directories, and what lies in files.", CLUSTER
-    ),
+    "log": CommandPlace("moldau.cli.nouns.log", "Log directories and log files.", CLUSTER),
     "metadata": CommandPlace(
-        "moldau.cli.metadata.commands", "The cluster's metadata as a tree, from files.", CLUSTER
+        "moldau.cli.metadata.commands", "Cluster metadata as a tree, read from files.", CLUSTER
     ),
     "txn": CommandPlace(
         "moldau.cli.nouns.txn", "Transactions: list, find hanging, abort...", CLUSTER
     ),
     "serve": CommandPlace("moldau.cli.serve", "Start a broker.", BROKERS),
-    "dev": CommandPlace("moldau.cli.dev", "Start a throw-away broker.", BROKERS),
+    "dev": CommandPlace("moldau.cli.dev", "Start a temporary broker.", BROKERS),
     "dump-log": CommandPlace(
-        "moldau.cli.dump_log", "Print what lies in log, index and checkpoint files.", BROKERS
+        "moldau.cli.dump_log", "Print log, index and checkpoint files.", BROKERS
     ),
-    "profile": CommandPlace("moldau.cli.nouns.profile", "Named ways to reach clusters.", AROUND),
+    "profile": CommandPlace("moldau.cli.nouns.profile", "Named connections to clusters.", AROUND),
     "install-shims": CommandPlace(
-        "moldau.cli.kafka.shims", "Install kafka-topics.sh and its like as scripts.", AROUND
+        "moldau.cli.kafka.shims", "Install Kafka's commands as scripts.", AROUND
     ),
-    "completion": CommandPlace("moldau.cli.frame.completion", "Complete words in a shell.", AROUND),
+    "completion": CommandPlace("moldau.cli.frame.completion", "Shell completion.", AROUND),
 }
 """Every command; a module is imported when its command is called."""
 
@@ -71,7 +69,7 @@ COMMANDS = {
     cls=LazyGroup,
     places=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Ends with 0 done, 1 refused, 2 wrong usage, 3 no broker reached, 130 interrupted.",
+    epilog="Exit status: 0 success, 1 failure, 2 usage error, 3 no broker found, 130 interrupted.",
 )
 @click.option(
     "-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version,

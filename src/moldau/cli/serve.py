@@ -61,11 +61,13 @@ KILLED = 137
 
 @click.command()
 @click.option(
-    "--config", type=click.Path(path_type=Path), help="Kafka's server.properties, as it is."
+    "--config", type=click.Path(path_type=Path), help="Settings file: Kafka's server.properties."
 )
-@click.option("--data", type=click.Path(path_type=Path), help="Folder of the logs [./moldau-data].")
+@click.option("--data", type=click.Path(path_type=Path), help="Log directory [./moldau-data].")
 @click.option("--listen", metavar="HOST:PORT", help="Address to listen on [127.0.0.1:9092].")
-@click.option("--override", multiple=True, metavar="KEY=VALUE", help="Set one key; repeatable.")
+@click.option(
+    "--override", multiple=True, metavar="KEY=VALUE", help="Override one setting; repeatable."
+)
 @click.option("--strict-config", is_flag=True, help="Refuse unknown keys instead of warning.")
 @click.option("--log-level", type=click.Choice(list(LEVELS)), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
@@ -80,7 +82,7 @@ def serve(
 ) -> None:
     """Start a broker and run it until SIGTERM or Ctrl-C.
 
-    Prints one line, `ready HOST:PORT`, once it accepts requests. A second signal ends it at once.
+    Prints `ready HOST:PORT` once it accepts requests. A second signal ends it at once.
     """
     configure_logging(log_level, log_format)
     settings = load_settings(
@@ -239,9 +241,8 @@ def _warn_of_open_listeners(broker: Broker) -> None:
     ]
     if open_to_all:
         logger.warning(
-            "%s can be reached from other machines, and nobody has to authenticate: all who reach "
-            "it may read, write and delete everything. Listen on 127.0.0.1, or let a firewall "
-            "admit only those you trust",
+            "%s can be reached from other machines without authentication: every client can read, "
+            "write and delete everything. Listen on 127.0.0.1, or restrict access with a firewall",
             ", ".join(open_to_all),
         )
 

@@ -141,8 +141,8 @@ MUTANTS = {
     "a leader commits records of an older epoch": Mutant(
         commit_an_older_epoch, in_quorum(*TAILS, settings=QUICK), ANY
     ),
-    "nobody asks for pre-votes": Mutant(ask_for_no_pre_votes, in_quorum(*LEADERS), "I21"),
-    "a voter that lags is elected": Mutant(
+    "pre-votes are skipped": Mutant(ask_for_no_pre_votes, in_quorum(*LEADERS), "I21"),
+    "a lagging voter is elected": Mutant(
         vote_for_anybody, in_quorum(*LAGS, *TAILS, settings=QUICK), ANY
     ),
     "an observer of the quorum counts": Mutant(
@@ -155,13 +155,13 @@ MUTANTS = {
         count_what_is_not_synced, in_quorum(*LEADERS), ANY
     ),
     "the metadata log is not synced": Mutant(sync_nothing, in_quorum(*LEADERS), ANY),
-    "metadata count before they are committed": Mutant(
+    "metadata is applied before it is committed": Mutant(
         apply_what_is_not_committed, in_quorum(*TAILS), ANY
     ),
-    "a snapshot is applied to what is there": Mutant(
+    "a snapshot is applied on top of existing metadata": Mutant(
         apply_a_snapshot_to_what_is_there, in_quorum(*SNAPSHOTS, settings=SMALL_SNAPSHOTS), "I23"
     ),
-    "a snapshot is told twice": Mutant(
+    "a snapshot is reported twice": Mutant(
         tell_a_snapshot_twice, in_quorum(*SNAPSHOTS, settings=SMALL_SNAPSHOTS), "I23"
     ),
 }

@@ -177,7 +177,7 @@ MUTANTS = {
     "acknowledged before the high watermark": Mutant(
         acknowledge_before_the_high_watermark, data(*KILLS), "P1|P2|P4|P9|I3"
     ),
-    "waiting operations survive a change of role": Mutant(
+    "pending operations survive a role change": Mutant(
         keep_operations_waiting, data(*ZOMBIES), "I13"
     ),
     "a pending ISR is ignored": Mutant(
@@ -185,7 +185,7 @@ MUTANTS = {
         data(*LOST_ANSWERS, settings=QUICK_LAG, **LEADER_ALONE),
         COMMITTED,
     ),
-    "any follower joins that fetches": Mutant(let_anybody_join, data(*LAGS), COMMITTED),
+    "any follower that fetches joins the ISR": Mutant(let_anybody_join, data(*LAGS), COMMITTED),
     "a join without the epoch start": Mutant(
         _as_in_the_model("the ISR grows without the epoch start"),
         data(*ZOMBIES, "isolation", settings=SLOW_LAG | {"replica.fetch.max.bytes": "500"}),
@@ -197,18 +197,18 @@ MUTANTS = {
         f"{COMMITTED}|P7",
     ),
     "a fenced broker joins": Mutant(let_fenced_brokers_join, data(*CUTS), "I4"),
-    "an unclean return keeps its place": Mutant(
+    "a broker keeps its ISR membership after an unclean stop": Mutant(
         return_as_if_nothing_was_lost, data(*POWER, **ALL_IN_SYNC), COMMITTED
     ),
-    "a change of metadata is passed by": Mutant(pass_changes_of_metadata_by, data(*KILLS), "P7|I3"),
+    "a metadata change is skipped": Mutant(pass_changes_of_metadata_by, data(*KILLS), "P7|I3"),
     "truncation to the high watermark": Mutant(
         _as_in_the_model("truncation to the high watermark"), data(*ZOMBIES), COMMITTED
     ),
-    "no comparison of epochs at all (the first try of KIP-320)": Mutant(
+    "epochs are never compared (first version of KIP-320)": Mutant(
         compare_no_epochs, data(*KILLS), "I3|P1|P2|P7|I6|E9"
     ),
-    "the latest offset is told after an election": Mutant(
-        _as_in_the_model("the latest offset is told after an election"), data(*ZOMBIES), "P9"
+    "the latest offset is reported after an election": Mutant(
+        _as_in_the_model("the latest offset is reported after an election"), data(*ZOMBIES), "P9"
     ),
     "a follower serves above the high watermark": Mutant(
         serve_consumers_as_a_follower, data(*KILLS), "P1|P2|P3|P9"

@@ -183,27 +183,27 @@ MUTANTS = {
         on_zookeeper(*REPLACED, settings=LONG_SESSIONS, fault_length_s=1.5),
         ANY,
     ),
-    "commands of a former controller are obeyed": Mutant(
+    "commands of a former controller are executed": Mutant(
         obey_every_controller,
         on_zookeeper("late UpdateMetadata", fault_mean_s=1.0),
         f"{ANY}|E10",
     ),
-    "who is alive is not read again": Mutant(
+    "live brokers are not read again": Mutant(
         forget_to_look_at_brokers, on_zookeeper(*SESSIONS), ANY
     ),
     "a fenced controller goes on": Mutant(
         go_on_when_fenced, on_zookeeper(*CONTROLLERS), f"{ANY}|.*epoch was granted twice"
     ),
-    "a process is taken for gone and not fenced": Mutant(
+    "a process is declared dead but not fenced": Mutant(
         suspect_without_fencing, on_zookeeper(*SUSPICIONS), ANY
     ),
-    "StopReplica deletes whatever its epoch": Mutant(
+    "StopReplica ignores its epoch": Mutant(
         delete_whatever_the_epoch, on_zookeeper("late StopReplica", fault_mean_s=2.0), ANY
     ),
-    "a topic id is drawn again": Mutant(
+    "a topic id is generated again": Mutant(
         draw_topic_ids_again, on_zookeeper("topic id erased by a tool", *SESSIONS), ANY
     ),
-    "AlterPartition of an earlier life is taken": Mutant(
+    "AlterPartition of an earlier incarnation is accepted": Mutant(
         take_proposals_of_earlier_lives,
         on_zookeeper("late ISR proposal", settings=QUICK_LAG, fault_mean_s=1.0, **LEADER_ALONE),
         ANY,

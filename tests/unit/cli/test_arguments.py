@@ -27,7 +27,7 @@ def test_what_names_no_partition_is_refused(text):
 
 @pytest.mark.parametrize("text", ["t:4-2", "t:0-99999999999"])
 def test_a_range_that_cannot_be_meant_is_refused(text):
-    with pytest.raises(UserError, match="is no range of partitions"):
+    with pytest.raises(UserError, match="is not a range of partitions"):
         parse_partitions(text)
 
 
@@ -95,5 +95,5 @@ def test_a_file_without_offsets_is_refused_by_its_name(tmp_path, text):
 
 def test_exactly_one_place_has_to_be_named(tmp_path):
     for both in ((None, None), ("latest", tmp_path)):
-        with pytest.raises(UserError, match="--to PLACE or --to-file FILE"):
+        with pytest.raises(UserError, match="--to POSITION and --to-file FILE"):
             SeekTo.read(*both)

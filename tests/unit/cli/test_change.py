@@ -41,7 +41,7 @@ def test_who_has_said_it_is_not_asked(monkeypatch, change):
 
 def test_a_pipe_is_refused_with_what_would_be_done(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
-    with pytest.raises(UserError, match=r"this would do something\. Say --yes"):
+    with pytest.raises(UserError, match=r"this would do something\. Use --yes"):
         Change(dry_run=False, yes=False).confirm("do something")
 
 
@@ -51,7 +51,7 @@ def test_a_terminal_is_asked_and_no_changes_nothing(monkeypatch):
     questions = at_terminal(monkeypatch, answer=True)
     change.confirm("do something")
     # While it waits Ctrl-C has to end it at once, whatever a running loop has installed.
-    assert questions == [("This will do something. Go on?", signal.default_int_handler)]
+    assert questions == [("This will do something. Continue?", signal.default_int_handler)]
     assert signal.getsignal(signal.SIGINT) is before
     at_terminal(monkeypatch, answer=False)
     with pytest.raises(UserError, match="nothing was changed"):

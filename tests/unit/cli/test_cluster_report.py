@@ -102,4 +102,4 @@ def test_it_is_said_that_nobody_leads_the_quorum():
     report = status_with(NotLeaderOrFollower("node 1 does not lead"))
     assert report.data["quorum"] is None
     assert report.note is not None
-    assert report.note.endswith("nobody leads it: node 1 does not lead")
+    assert report.note.endswith("has no leader: node 1 does not lead")

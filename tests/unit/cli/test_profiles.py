@@ -75,7 +75,7 @@ def test_the_first_profile_is_in_use_and_another_can_be(file):
     }
     assert profile(file, "delete", "b").status == 0
     assert profile(file, "list", "-o", "name").out == "a\n"
-    assert profile(file, "show").err == "moldau: no profile is in use: say which one to show\n"
+    assert profile(file, "show").err == "moldau: no profile is in use: name one\n"
 
 
 def test_secrets_are_not_shown(file):

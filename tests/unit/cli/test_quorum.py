@@ -112,9 +112,9 @@ def test_what_is_as_it_should_be_is_left_alone():
     asked = Asked()
     for words in (("add", 2), ("add", 2, "--directory-id", IDS[2])):
         ran = asked.run(*words)
-        assert (ran.status, ran.data[0]["outcome"], asked.requests) == (0, "votes already", [])
+        assert (ran.status, ran.data[0]["outcome"], asked.requests) == (0, "already a voter", [])
     ran = asked.run("replace", 2, "--wait", "1s")
-    assert (ran.status, ran.data[0]["outcome"], asked.requests) == (0, "votes", [])
+    assert (ran.status, ran.data[0]["outcome"], asked.requests) == (0, "already a voter", [])
 
 
 def test_a_voter_is_removed_with_the_directory_that_it_has():
@@ -149,18 +149,18 @@ def test_a_dry_run_changes_nothing(words):
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (("add",), 2, "say which NODE, or name its file with --config"),
-        (("add", 4), 1, "say where other controllers reach node 4: --endpoint HOST:PORT"),
-        (("add", 5, "--endpoint", "h:1"), 1, "node 5 does not follow the metadata"),
-        (("add", 4, "--endpoint", "h"), 1, "'h' is no endpoint"),
+        (("add",), 2, "name a NODE, or its file with --config"),
+        (("add", 4), 1, "the address of node 4 is missing: use --endpoint HOST:PORT"),
+        (("add", 5, "--endpoint", "h:1"), 1, "node 5 is not an observer"),
+        (("add", 4, "--endpoint", "h"), 1, "'h' is not an endpoint"),
         (("add", 4, "--directory-id", "x", "--endpoint", "h:1"), 1, "--directory-id: "),
         (("add", 2, "--directory-id", IDS[9]), 1, "moldau quorum replace 2"),
         (("add", "--config", "/nowhere"), 1, "cannot read /nowhere"),
         (("add", 4, "--config", "/nowhere"), 2, "--config names the node"),
-        (("remove", 4), 1, "node 4 does not vote (those that do: 1, 2, 3)"),
-        (("remove", 2, "--directory-id", IDS[9]), 1, f"node 2 votes with directory {IDS[2]}"),
-        (("remove", 2), 1, "Say --yes to do it"),
-        (("replace", 4, "--wait", "0"), 1, "node 4 does not follow with a directory"),
+        (("remove", 4), 1, "node 4 is not a voter (voters: 1, 2, 3)"),
+        (("remove", 2, "--directory-id", IDS[9]), 1, f"node 2 is a voter with directory {IDS[2]}"),
+        (("remove", 2), 1, "Use --yes to do it"),
+        (("replace", 4, "--wait", "0"), 1, "node 4 is not an observer with a new directory"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_a_line(words, status, said):
@@ -181,4 +181,4 @@ def test_voters_of_the_settings_are_changed_there():
     for words in (("add", 4), ("remove", 1), ("replace", 1)):
         ran = Asked(static, []).run(*words)
         assert ran.status == 1
-        assert "controller.quorum.voters (kraft.version 0)" in ran.err
+        assert "controller.quorum.voters sets the voters" in ran.err

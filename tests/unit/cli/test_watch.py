@@ -17,7 +17,7 @@ COLUMNS = (Column("name", "NAME"),)
 
 
 def test_it_looks_every_second_unless_told_otherwise():
-    assert "[1], until Ctrl-C" in moldau("cluster", "status", "--help").out
+    assert "[1] until Ctrl-C" in moldau("cluster", "status", "--help").out
 
 
 def test_what_passes_is_told_and_the_watch_goes_on(capsys):

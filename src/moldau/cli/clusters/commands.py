@@ -36,7 +36,7 @@ def data_option(*, required: bool = True) -> Callable[[Command], Command]:
     """Give a command `--data`."""
     return click.option(
         "--data", type=click.Path(path_type=Path), metavar="DIR", required=required,
-        help="The folder of a cluster on this machine.",
+        help="Folder of the cluster on this machine.",
     )  # fmt: skip
 
 
@@ -56,7 +56,7 @@ class MemberName(click.ParamType[int | str]):
         if value == ZOOKEEPER:
             return value
         if not re.fullmatch(r"[1-9][0-9]{0,8}", value):
-            self.fail(f"{value!r} is no number of a node, and not {ZOOKEEPER!r}", param, ctx)
+            self.fail(f"{value!r} is neither a node id nor {ZOOKEEPER!r}", param, ctx)
         return int(value)
 
 
@@ -71,26 +71,28 @@ member_argument = click.argument("name", metavar="NODE|zookeeper", type=MemberNa
 @click.command()
 @data_option()
 @click.option(
-    "--brokers", type=click.IntRange(1, BROKERS_MAX), help="How many [3, or as many as DIR has]."
+    "--brokers", type=click.IntRange(1, BROKERS_MAX), help="Number of brokers [3, or as in DIR]."
 )
 @click.option(
     "--controllers", type=click.IntRange(1, BROKERS_MAX),
-    help="How many controllers to start that are no brokers; more than half of them have to run"
-    f" [none: the first {DEFAULT_CONTROLLERS} brokers vote, or as DIR has].",
+    help="Number of dedicated controllers; a majority must run"
+    f" [none: the first {DEFAULT_CONTROLLERS} brokers are controllers, or as in DIR].",
 )  # fmt: skip
 @click.option(
     "--base-port", type=click.IntRange(1, BASE_PORT_MAX), metavar="PORT",
-    help="Port of the first broker [9092, or that of DIR]; the first controller has the tenth after"
-    " it, ZooKeeper the twentieth.",
+    help="Port of the first broker [9092, or as in DIR]; controllers begin at PORT + 10, ZooKeeper"
+    " uses PORT + 20.",
 )  # fmt: skip
 @click.option(
-    "--zookeeper", is_flag=True, help="Keep the metadata in a ZooKeeper that is started as well."
+    "--zookeeper", is_flag=True, help="Keep the metadata in ZooKeeper, and start ZooKeeper too."
 )
 @click.option(
     "--zookeeper-connect", metavar="HOST:PORT,...[/CHROOT]",
-    help="Keep the metadata in this ZooKeeper, which runs already.",
+    help="Keep the metadata in this running ZooKeeper.",
 )  # fmt: skip
-@click.option("--override", multiple=True, metavar="KEY=VALUE", help="Set one key; repeatable.")
+@click.option(
+    "--override", multiple=True, metavar="KEY=VALUE", help="Override one setting; repeatable."
+)
 @click.option("--detach", is_flag=True, help="Return once all brokers are up.")
 def up(
     data: Path,
@@ -104,8 +106,8 @@ def up(
 ) -> None:
     r"""Start a cluster on this machine and run it until SIGTERM or Ctrl-C.
 
-    Prints `BOOTSTRAP=HOST:PORT,...` once all brokers accept requests. A second signal ends them at
-    once. What they hold stays in DIR, and the next start goes on with it.
+    Prints `BOOTSTRAP=HOST:PORT,...` once all brokers accept requests. A second signal kills them.
+    Data stays in DIR for the next start.
 
     \b
     moldau cluster up --data ./cluster
@@ -124,9 +126,7 @@ def up(
     check_texts((str(data), zookeeper_connect or "", override))
     choice = _zookeeper_choice(zookeeper, zookeeper_connect)
     if choice is not None and controllers is not None:
-        raise click.UsageError(
-            "--controllers: no broker votes on metadata that ZooKeeper keeps; any may be elected"
-        )
+        raise click.UsageError("--controllers: with ZooKeeper any broker can be elected controller")
     overrides = assignments(override, "--override")
     refuse_fixed_keys(overrides)
     refuse_comma(data)
@@ -155,7 +155,7 @@ def up(
 @member_argument
 @data_option()
 def stop(name: int | str, data: Path) -> None:
-    """Stop one broker or controller, or the ZooKeeper, of a cluster on this machine in order."""
+    """Stop a broker, controller or ZooKeeper of a cluster on this machine cleanly."""
     from moldau.cli.clusters import stopping  # noqa: PLC0415 - help needs no processes
 
     member = _member(open_cluster(data), name)
@@ -166,7 +166,7 @@ def stop(name: int | str, data: Path) -> None:
 @member_argument
 @data_option()
 def kill(name: int | str, data: Path) -> None:
-    """End a broker, a controller or the ZooKeeper of a cluster on this machine, as a crash does."""
+    """Kill a broker, controller or ZooKeeper of a cluster on this machine (SIGKILL)."""
     from moldau.cli.clusters import stopping  # noqa: PLC0415 - help needs no processes
 
     member = _member(open_cluster(data), name)
@@ -177,10 +177,10 @@ def kill(name: int | str, data: Path) -> None:
 @click.argument("names", metavar="NODE|zookeeper...", type=MemberName(), nargs=-1, required=True)
 @data_option()
 def start(names: tuple[int | str, ...], data: Path) -> None:
-    """Start nodes, or the ZooKeeper, of a cluster on this machine; return once they are up.
+    """Start nodes or ZooKeeper of a cluster on this machine; return once they are up.
 
-    A broker is up only while more than half of the controllers run, so that several may have to be
-    started together. The ZooKeeper of the cluster is started too, if brokers need it.
+    Brokers need a majority of the controllers, so several may have to be started together.
+    ZooKeeper is started too if brokers need it.
     """
     from moldau.cli.clusters import preparing, processes  # noqa: PLC0415 - help needs no broker
     from moldau.cli.clusters.starting import (  # noqa: PLC0415 - as above
@@ -209,7 +209,7 @@ def start(names: tuple[int | str, ...], data: Path) -> None:
 @click.command()
 @data_option()
 def down(data: Path) -> None:
-    """Stop every broker of a cluster on this machine in order; their data stays."""
+    """Stop all brokers of a cluster on this machine cleanly; data is kept."""
     from moldau.cli.clusters import stopping  # noqa: PLC0415 - help needs no processes
 
     cluster = open_cluster(data)
@@ -217,23 +217,23 @@ def down(data: Path) -> None:
     for member in stopped:
         click.echo(f"{member.name} has stopped")
     if not stopped:
-        _say(f"no broker of {cluster.path} runs")
+        _say(f"no broker of {cluster.path} is running")
 
 
 @click.command()
 @data_option(required=False)
 @click.option(
     "--controllers", type=click.IntRange(1, BROKERS_MAX),
-    help=f"How many brokers of DIR are to vote [{DEFAULT_CONTROLLERS} if there are so many].",
+    help=f"How many brokers of DIR become controllers [{DEFAULT_CONTROLLERS}, or 1 of fewer].",
 )  # fmt: skip
 @click.option(
     "--zookeeper", metavar="HOST:PORT,...[/CHROOT]",
-    help="Where another cluster keeps its metadata.",
+    help="ZooKeeper of a cluster that has no DIR.",
 )  # fmt: skip
 @click.option(
     "--config", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
-    help="New settings of one of its nodes, with process.roles and controller.quorum.voters; one"
-    " for each node.",
+    help="New settings of a node, with process.roles and controller.quorum.voters; one file per"
+    " node.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Check and compare; write nothing.")
 def migrate(
@@ -245,8 +245,8 @@ def migrate(
 ) -> None:
     r"""Move the metadata of a stopped cluster from ZooKeeper to a quorum of its brokers.
 
-    What is written is compared before anything is switched. Until then the brokers can be started
-    on ZooKeeper again; afterwards they refuse to. Given again, the command goes on where it ended.
+    The command compares what it has written before it switches. Until then the brokers can start
+    on ZooKeeper again; afterwards they refuse to. An interrupted command can be run again.
 
     \b
     moldau cluster migrate --data ./cluster
@@ -260,11 +260,13 @@ def migrate(
     check_texts((str(data), zookeeper or "", tuple(map(str, config))))
     if data is not None:
         if zookeeper is not None or config:
-            raise click.UsageError("--data knows its ZooKeeper and its settings: give it alone")
+            raise click.UsageError(
+                "--data has its ZooKeeper and settings: use it without --zookeeper and --config"
+            )
         migrate_folder(data, controllers, click.echo, is_dry_run=dry_run)
         return
     if zookeeper is None or not config:
-        raise click.UsageError("give --data, or --zookeeper and a --config for each node")
+        raise click.UsageError("use --data, or --zookeeper and one --config per node")
     if controllers is not None:
         raise click.UsageError("--controllers: the --config files name the voters")
     migrate_cluster(zookeeper, config, click.echo, is_dry_run=dry_run)
@@ -273,7 +275,7 @@ def migrate(
 def _zookeeper_choice(has_own: bool, connect: str | None) -> ZooKeeperChoice | None:
     if has_own and connect is not None:
         raise click.UsageError(
-            "--zookeeper starts a ZooKeeper, --zookeeper-connect uses one that runs: choose one"
+            "--zookeeper starts a ZooKeeper, --zookeeper-connect uses a running one: choose one"
         )
     if connect is not None:
         from moldau.cli.zookeeper.connection import check_servers  # noqa: PLC0415 - as above
@@ -292,7 +294,7 @@ def _member(cluster: ClusterFolder, name: int | str) -> Member:
 
 def _tell_end(ended: list[Member], member: Member, how: str) -> None:
     if not ended:
-        raise UserError(f"{member.name} does not run")
+        raise UserError(f"{member.name} is not running")
     click.echo(f"{member.name} {how}")
 
 

@@ -22,7 +22,7 @@ def run_in_foreground(
     running = {one.member: one.process for one in started}
     try:
         tell_addresses(cluster)
-        say(f"Ctrl-C stops the brokers; what they hold stays in {cluster.path}")
+        say(f"Ctrl-C stops the brokers; their data stays in {cluster.path}")
         is_in_order = watch_over(cluster.members, children, running, signals, say)
     except BaseException:
         stop_until_signal(cluster.members, running, signals)
@@ -31,7 +31,7 @@ def run_in_foreground(
         say("stopping the brokers; a second signal kills them")
         is_in_order = True
     else:
-        say("no broker runs any more")
+        say("no broker is running any more")
     # Also if the last broker has ended by itself: a ZooKeeper would be left.
     stop_until_signal(cluster.members, running, signals)
     return is_in_order

@@ -293,7 +293,7 @@ def open_cluster(path: Path) -> ClusterFolder:
     """Find the cluster in a folder; UserError if there is none."""
     found = find_cluster(path)
     if found is None:
-        raise UserError(f"{path} holds no cluster: `moldau cluster up --data {path}` makes one")
+        raise UserError(f"{path} has no cluster: `moldau cluster up --data {path}` creates one")
     return found
 
 
@@ -321,21 +321,23 @@ def refuse_other_shape(
     shape = found.shape
     if broker_count not in (None, shape.broker_count):
         raise UserError(
-            f"{found.path} holds a cluster with brokers={shape.broker_count}, not {broker_count}"
+            f"{found.path} has a cluster with brokers={shape.broker_count}, not {broker_count}"
         )
     if base_port not in (None, shape.base_port):
         raise UserError(
-            f"{found.path} holds a cluster with base-port={shape.base_port}, not {base_port}"
+            f"{found.path} has a cluster with base-port={shape.base_port}, not {base_port}"
         )
     if zookeeper not in (None, shape.zookeeper):
         kept = shape.metadata_place
-        raise UserError(f"{found.path} holds a cluster with {kept}, not with {zookeeper}")
+        raise UserError(f"{found.path} has a cluster with {kept}, not with {zookeeper}")
     if controller_count is not None and shape.zookeeper is not None:
-        raise UserError(f"{found.path} holds a cluster with {shape.zookeeper}: no controllers vote")
+        raise UserError(
+            f"{found.path} has a cluster with {shape.zookeeper}, not with --controllers"
+        )
     own_count = shape.controller_count if shape.has_controllers_apart else 0
     if controller_count not in (None, own_count):
         raise UserError(
-            f"{found.path} holds a cluster with {shape.metadata_place}, not with --controllers"
+            f"{found.path} has a cluster with {shape.metadata_place}, not with --controllers"
             f" {controller_count}"
         )
 
@@ -351,12 +353,12 @@ def _decode(file: Path, content: bytes) -> ClusterShape:
     try:
         told = json.loads(content)
     except ValueError:
-        raise UserError(f"{file} is damaged: it is no JSON") from None
+        raise UserError(f"{file} is damaged: it is not JSON") from None
     if not isinstance(told, dict):
-        raise UserError(f"{file} is damaged: it is no JSON object")
+        raise UserError(f"{file} is damaged: it is not a JSON object")
     if told.get("version") not in (LAYOUT_VERSION, QUORUM_LAYOUT_VERSION):
         raise UserError(
-            f"{file} has version {told.get('version')!r}; this release knows {LAYOUT_VERSION}"
+            f"{file} has version {told.get('version')!r}; this release supports {LAYOUT_VERSION}"
             f" and {QUORUM_LAYOUT_VERSION}"
         )
     zookeeper = _zookeeper(file, told)
@@ -427,4 +429,6 @@ def _refuse_other_contents(path: Path) -> None:
     except OSError as error:
         raise UserError(f"cannot use {path}: {reason_of(error)}") from None
     if others:
-        raise UserError(f"{path} is no folder of a cluster: it holds {others[0]}, no {FILE_NAME}")
+        raise UserError(
+            f"{path} is not the folder of a cluster: it has {others[0]}, but no {FILE_NAME}"
+        )

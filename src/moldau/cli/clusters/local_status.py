@@ -56,7 +56,9 @@ def show_local_status(session: Session, cluster: ClusterFolder) -> None:
     import asyncio  # noqa: PLC0415 - help runs no loop
 
     if session.connection != Connection():
-        raise click.UsageError("--data names the brokers to ask: no other option may do so")
+        raise click.UsageError(
+            "--data already names the brokers: do not use other connection options with it"
+        )
 
     async def look_on() -> Report:
         if session.watch_s is not None:

@@ -63,7 +63,7 @@ def migrate_folder(data: Path, controllers: int | None, say: Say, *, is_dry_run:
     with preparing.starting(data):
         cluster = open_cluster(data)
         if cluster.zookeeper_connect is None:
-            raise UserError(f"{cluster.path} has {cluster.shape.metadata_place} already")
+            raise UserError(f"{cluster.path} already has {cluster.shape.metadata_place}")
         processes.refuse_running(cluster.brokers, ": `moldau cluster down` stops all brokers")
         target = _in_quorum(cluster, controllers)
         texts = {one.properties: _new_text(target, one.node_id) for one in target.brokers}
@@ -84,11 +84,11 @@ def _in_quorum(cluster: ClusterFolder, controllers: int | None) -> ClusterFolder
     count = cluster.shape.broker_count
     chosen = controllers or default_controller_count(count)
     if chosen > count:
-        raise UserError(f"--controllers {chosen}: there are {count} brokers to choose from")
+        raise UserError(f"--controllers {chosen}: the cluster has only {count} brokers")
     if cluster.shape.base_port > base_port_max(None, chosen):
         raise UserError(
-            f"--controllers {chosen}: behind base port {cluster.shape.base_port} there are too few"
-            " ports for them"
+            f"--controllers {chosen}: there are too few ports after base port"
+            f" {cluster.shape.base_port}"
         )
     shape = replace(cluster.shape, zookeeper=None, controller_count=chosen)
     return ClusterFolder(cluster.path, shape)
@@ -151,7 +151,7 @@ def _move(connect: str, nodes: Sequence[MovingNode], say: Say, *, is_dry_run: bo
     found = read_controller(connect)
     # A session that can write would create a chroot that is missing.
     if found is None or found.cluster_id is None:
-        raise UserError(f"no cluster can be read in ZooKeeper at {connect}")
+        raise UserError(f"no cluster found in ZooKeeper at {connect}")
     zookeeper = kazoo_zookeeper(parse_connect_string(connect), SESSION_TIMEOUT_S, None)
     move = MetadataMove(zookeeper, Disk(), SystemClock(), system_random(), nodes, say)
     return asyncio.run(move.run(is_dry_run=is_dry_run))

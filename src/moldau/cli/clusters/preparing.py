@@ -76,7 +76,7 @@ def _new_shape(
         controllers = controller_count or default_controller_count(brokers)
         reason = f"{controllers} controllers"
     if port > (most := base_port_max(zookeeper, controllers)):
-        raise UserError(f"--base-port {port}: with {reason} it is {most} at most")
+        raise UserError(f"--base-port {port}: the maximum with {reason} is {most}")
     cluster_id = None if zookeeper else uuid_text(random_uuid(system_random()))
     return ClusterShape(
         cluster_id, port, brokers, zookeeper, controllers, controller_count is not None
@@ -108,7 +108,7 @@ def refuse_taken_ports(cluster: ClusterFolder) -> None:
                 probe.bind((HOST, port))
             except OSError as error:
                 told = f"{user} cannot listen on {HOST}:{port}: {reason_of(error)}"
-                choice = "" if _is_founded(cluster) else "; --base-port chooses other ports"
+                choice = "" if _is_founded(cluster) else "; use other ports with --base-port"
                 raise UserError(told + choice) from None
 
 

@@ -113,7 +113,7 @@ def refuse_running(members: Iterable[Member], advice: str = "") -> None:
     """Raise UserError, which ends with the advice, if one of them runs."""
     for member in members:
         if (process_id := running_id(member)) is not None:
-            raise UserError(f"{member.name} runs already (pid {process_id}){advice}")
+            raise UserError(f"{member.name} is already running (pid {process_id}){advice}")
 
 
 def running_id(member: Member) -> int | None:

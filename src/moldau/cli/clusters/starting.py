@@ -48,12 +48,12 @@ def refuse_too_few_controllers(cluster: ClusterFolder, members: Collection[Membe
     if not voters or there >= majority:
         return
     if len(voters) == 1:
-        raise UserError(f"{away[0].name}, the controller, does not run: start it first")
+        raise UserError(f"the controller {away[0].name} is not running: start it first")
     nodes = {one for one in cluster.nodes if one in members} | {*away[: majority - there]}
     numbers = " ".join(str(number) for number in sorted(one.node_id for one in nodes))
     raise UserError(
-        f"{there} of {len(voters)} controllers would run, and {majority} have to: start more of"
-        f" them at once, as with `moldau cluster start {numbers} --data {cluster.path}`"
+        f"{there} of {len(voters)} controllers would run, but {majority} are needed: start them"
+        f" together with `moldau cluster start {numbers} --data {cluster.path}`"
     )
 
 
@@ -81,4 +81,4 @@ def _did_not_come_up(one: StartedMember, reason: str, say: Say) -> UserError:
     member = one.member
     for line in last_lines(member.log, one.log_position):
         say(f"  {line}")
-    return UserError(f"{member.name} did not come up: {reason}; above is the end of {member.log}")
+    return UserError(f"{member.name} did not start: {reason}; the end of {member.log} is above")

@@ -89,7 +89,7 @@ def _wait_bounded(running: Processes) -> None:
         if left_s <= 0:
             names = ", ".join(member.name for member in left)
             raise UserError(
-                f"not ended within {STOP_TIMEOUT_S:g} s: {names};"
-                " `moldau cluster kill` ends a process at once"
+                f"still running after {STOP_TIMEOUT_S:g} s: {names};"
+                " `moldau cluster kill` kills a process"
             )
         select.select(list(left.values()), [], [], left_s)

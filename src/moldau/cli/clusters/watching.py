@@ -46,7 +46,7 @@ def watch_over(
             say(f"{member.name} {_end_of(member, status)}")
         for member, process in _returned(members, running):
             running[member] = process
-            say(f"{member.name} runs again (pid {process.process_id})")
+            say(f"{member.name} is running again (pid {process.process_id})")
     return is_in_order
 
 
@@ -76,5 +76,5 @@ def _end_of(member: Member, status: int | None) -> str:
     if status == 0:
         return "has stopped"
     if status < 0:
-        return f"was ended by {signal.Signals(-status).name}"
-    return f"failed with status {status}: see {member.log}"
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"exited with status {status}: see {member.log}"

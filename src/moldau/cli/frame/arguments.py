@@ -20,7 +20,7 @@ def check_texts(given: Iterable[Any]) -> None:
             try:
                 text.encode()
             except UnicodeEncodeError:
-                raise UserError(f"{text!r} is no text: expected UTF-8") from None
+                raise UserError(f"{text!r} is not text: expected UTF-8") from None
 
 
 def parse_pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
@@ -51,7 +51,9 @@ def parse_changes(
     for text in texts:
         parts = _CHANGE.fullmatch(text)
         if parts is None:
-            raise UserError(f"{text!r} is no change: expected KEY=VALUE, KEY+=VALUE or KEY-=VALUE")
+            raise UserError(
+                f"{text!r} is not a change: expected KEY=VALUE, KEY+=VALUE or KEY-=VALUE"
+            )
         key, sign, value = parts.groups()
         _once(key, found)
         found[key] = {"=": str, "+=": client.Append, "-=": client.Subtract}[sign](value)

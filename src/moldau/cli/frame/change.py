@@ -34,8 +34,8 @@ class Change:
         if self.dry_run or self.yes:
             return
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise UserError(f"this would {what}. Say --yes to do it, --dry-run to look first.")
-        if not _asked(f"This will {what}. Go on?"):
+            raise UserError(f"this would {what}. Use --yes to do it, or --dry-run to preview it.")
+        if not _asked(f"This will {what}. Continue?"):
             raise UserError("nothing was changed")
 
 
@@ -50,10 +50,10 @@ def _asked(question: str) -> bool:
 
 def change_options(command: Command) -> Command:
     """Give a command `--dry-run` and `--yes`."""
-    command = click.option("--dry-run", is_flag=True, help="Show what would be done; do nothing.")(
-        command
-    )
-    return click.option("-y", "--yes", is_flag=True, help="Do it without asking.")(command)
+    command = click.option(
+        "--dry-run", is_flag=True, help="Show what would be done, without doing it."
+    )(command)
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(command)
 
 
 def outcome_report(

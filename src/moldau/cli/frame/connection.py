@@ -111,12 +111,12 @@ def read_properties(path: Path) -> dict[str, str]:
 def connection_options(command: Command) -> Command:
     """Give a command the options that say where the cluster is."""
     for option in (
-        click.option("--profile", metavar="NAME", help="Use this profile for once."),
+        click.option("--profile", metavar="NAME", help="Use this profile."),
         click.option(
             "--command-config",
             type=click.Path(path_type=Path),
             metavar="FILE",
-            help="Kafka's client.properties, as it is.",
+            help="Settings file: Kafka's client.properties.",
         ),
         click.option(
             "-X",
@@ -131,7 +131,7 @@ def connection_options(command: Command) -> Command:
             "--bootstrap",
             "--bootstrap-server",
             metavar="HOST:PORT[,...]",
-            help=f"Brokers to begin with [env {SERVERS_VARIABLE}, profile, localhost:9092].",
+            help=f"Brokers to connect to [env {SERVERS_VARIABLE}, profile, localhost:9092].",
         ),
     ):
         command = option(command)

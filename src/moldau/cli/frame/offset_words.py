@@ -60,8 +60,8 @@ def parse_position(text: str, now_ms: int, *, known: str = "earliest, latest, cu
     if (ago_ms := parse_duration_ms(word)) is not None:
         return Position(PositionKind.TIME, max(0, now_ms - ago_ms))
     raise UserError(
-        f"{text!r} is no place in a partition: expected {known}, an offset, +N, -N, @TIME or how"
-        " long ago (90m, 1d12h)"
+        f"{text!r} is not a position: expected {known}, an offset, +N, -N, @TIME or an age"
+        " (90m, 1d12h)"
     )
 
 
@@ -79,7 +79,7 @@ def parse_time_us(text: str) -> int:
         return (datetime.fromisoformat(text).astimezone() - _EPOCH) // _MICROSECOND
     except (ValueError, OverflowError, OSError) as error:
         raise UserError(
-            f"{text!r} is no time: expected 2026-01-31T12:00, a zone if it is not local, or"
+            f"{text!r} is not a time: expected 2026-01-31T12:00, with a zone if it is not local, or"
             " milliseconds since 1970"
         ) from error
 

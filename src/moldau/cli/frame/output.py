@@ -25,7 +25,7 @@ FORMS = ("table", "wide", "json", "yaml", "csv", "name")
 def output_option(command: Command) -> Command:
     """Give a command `-o`."""
     return click.option(
-        "-o", "--output", type=click.Choice(FORMS), default="table", help="Form of the output."
+        "-o", "--output", type=click.Choice(FORMS), default="table", help="Output format."
     )(command)
 
 

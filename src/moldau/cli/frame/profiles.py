@@ -45,7 +45,7 @@ class Profiles:
         """Return the settings of a profile; UserError if there is none."""
         if name not in self.settings:
             known = ", ".join(sorted(self.settings)) or "none"
-            raise UserError(f"there is no profile {name!r} (there is: {known})")
+            raise UserError(f"there is no profile {name!r} (profiles: {known})")
         return self.settings[name]
 
 

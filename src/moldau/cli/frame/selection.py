@@ -21,7 +21,7 @@ PARTITIONS_MAX = 200_000
 """What clusters are built for: a longer range is a slip of the fingers."""
 
 regex_option = click.option(
-    "-r", "--regex", is_flag=True, help="Take names as patterns; a whole name has to match."
+    "-r", "--regex", is_flag=True, help="Names are patterns that must match the whole name."
 )
 
 partitions_argument = click.argument(
@@ -79,7 +79,7 @@ def parse_numbers(text: str, whole: str, expected: str) -> list[int]:
         if not (first.isdecimal() and last.isdecimal()):
             raise UserError(f"{whole}: expected {expected}")
         if not 0 <= int(last) - int(first) < PARTITIONS_MAX:
-            raise UserError(f"{whole}: {part} is no range of partitions")
+            raise UserError(f"{whole}: {part} is not a range of partitions")
         found += range(int(first), int(last) + 1)
     return found
 

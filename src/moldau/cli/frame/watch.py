@@ -33,7 +33,7 @@ def watch_option(command: Command) -> Command:
         is_flag=False,
         flag_value=str(DEFAULT_PERIOD_S),
         metavar="[SECONDS]",
-        help=f"Look again every so often [{DEFAULT_PERIOD_S:g}], until Ctrl-C.",
+        help=f"Refresh every SECONDS [{DEFAULT_PERIOD_S:g}] until Ctrl-C.",
     )(command)
 
 

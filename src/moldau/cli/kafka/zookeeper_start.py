@@ -77,7 +77,7 @@ def _run(properties: ServerProperties) -> int:
         status = started.child.wait()
     _forget(started)
     if status < 0:
-        raise CommandFailed(f"ZooKeeper was ended by signal {-status}")
+        raise CommandFailed(f"ZooKeeper was killed by signal {-status}")
     return 0 if status == TERMINATED else status
 
 
@@ -95,7 +95,7 @@ def _start_daemon(properties: ServerProperties, console: Console) -> None:
             _forget(started)
             for line in _last_lines(log, position):
                 console.warn(f"  {line}")
-            raise CommandFailed(f"{error}; above is the end of {log}") from None
+            raise CommandFailed(f"{error}; the end of {log} is above") from None
 
 
 def _last_lines(log: Path, since: int) -> list[str]:

@@ -51,7 +51,7 @@ def naming(placed: PlacedBatch) -> Iterator[None]:
 
 def _senseless(placed: PlacedBatch, problem: str) -> DamagedMetadata:
     where = f"the batch at position {placed.batch.position}"
-    return DamagedMetadata(placed.path, f"{where} does not add up: {problem}")
+    return DamagedMetadata(placed.path, f"{where} is inconsistent: {problem}")
 
 
 def snapshot_batches(files: Files, path: str) -> Iterator[PlacedBatch]:
@@ -67,7 +67,7 @@ def snapshot_batches(files: Files, path: str) -> Iterator[PlacedBatch]:
     finally:
         file.close()
     if placed is None or not _is_footer(placed):
-        raise DamagedMetadata(path, "is cut off: it has no footer")
+        raise DamagedMetadata(path, "is truncated: it has no footer")
 
 
 def _is_footer(placed: PlacedBatch) -> bool:
@@ -105,8 +105,8 @@ class LogWalk:
         end = max(self.next_offset, self._snapshot_end)
         if self._segments and self._synced is not None and end < self._synced:
             self.notes.append(
-                f"the log ends at offset {end}, but was synced up to {self._synced}: the node"
-                " will not start with it"
+                f"the log ends at offset {end}, but was synced up to {self._synced}: the node will"
+                " not start"
             )
 
     def _check_start(self, segment: OpenSegment) -> None:
@@ -149,6 +149,4 @@ class LogWalk:
 
     def _leave_out(self, path: str, problem: str) -> None:
         self._has_ended = True
-        self.notes.append(
-            f"{path}: {problem}; left out: it was not synced, or is being written now"
-        )
+        self.notes.append(f"{path}: {problem}; ignored: it was not synced, or is being written now")

@@ -18,9 +18,9 @@ from moldau.cli.metadata.printing import json_lines, print_lines
 @folder_option
 @form_option("table", "json")
 def cat(path: str, folder: str, output: str) -> None:
-    """Print one value; of a folder everything in it, as JSON.
+    """Print one value, or a folder as JSON.
 
-    Lists have commas between their items, and - is written for nothing; -o json tells them apart.
+    Items of a list are separated by commas, and null is printed as -. Use -o json for exact values.
     """
     check_texts([path])
     with opened_tree(folder) as root:

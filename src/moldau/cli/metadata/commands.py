@@ -9,15 +9,15 @@ from moldau.cli.frame.lazy import CommandPlace, LazyGroup
 VERBS = {
     "ls": CommandPlace("moldau.cli.metadata.ls", "List one folder of the tree."),
     "cat": CommandPlace("moldau.cli.metadata.cat", "Print one value, or a folder as JSON."),
-    "tree": CommandPlace("moldau.cli.metadata.tree", "Draw everything below a folder."),
-    "find": CommandPlace("moldau.cli.metadata.find", "Find places by their names and values."),
-    "log": CommandPlace("moldau.cli.metadata.log", "Print the records of the log, a line each."),
+    "tree": CommandPlace("moldau.cli.metadata.tree", "Draw the tree below a folder."),
+    "find": CommandPlace("moldau.cli.metadata.find", "Find entries by name and value."),
+    "log": CommandPlace("moldau.cli.metadata.log", "Print the records of the log, one per line."),
 }
 
 
 @click.group(cls=LazyGroup, places=VERBS)
 def metadata() -> None:
-    r"""Look into the metadata of a cluster: a log or a snapshot, read from files.
+    r"""Inspect the metadata of a cluster: a log or a snapshot, read from files.
 
     \b
     moldau metadata ls /topics --folder /var/lib/moldau
@@ -26,5 +26,5 @@ def metadata() -> None:
     moldau metadata find '/topics/*/partitions/*/leader' --value -
     moldau metadata log --from 1000
 
-    Files are opened for reading only, also those of a running node.
+    Files are opened read-only, so the node may be running.
     """

@@ -21,26 +21,26 @@ from moldau.cli.metadata.printing import json_array_lines, print_lines, short
 
 @click.command()
 @click.argument("pattern")
-@click.option("--value", metavar="PATTERN", help="Only values like this, as `cat` prints them.")
+@click.option("--value", metavar="PATTERN", help="Only values that match, as `cat` prints them.")
 @folder_option
 @form_option("table", "json", "name")
 def find(pattern: str, value: str | None, folder: str, output: str) -> None:
-    r"""Find places by a pattern of their names, or of their whole paths.
+    r"""Find entries by a pattern for their names or whole paths.
 
     \b
-    moldau metadata find 'orders*'                               names like this, anywhere
+    moldau metadata find 'orders*'                               matching names, anywhere
     moldau metadata find '/topics/*/partitions/*/leader' --value -   without a leader
     moldau metadata find '/brokers/**'                           everything below
 
-    * ? and [...] stand for characters of a name, ** for any folders. Finding nothing is refused
-    with status 1.
+    * ? and [...] match characters of a name, ** matches any folders. The exit status is 1 if
+    nothing matches.
     """
     check_texts([pattern, value])
     with opened_tree(folder) as root:
         places = _matching(PathPattern(pattern).select(root), value)
         first = next(places, None)
         if first is None:
-            like = "" if value is None else f" with a value like {value!r}"
+            like = "" if value is None else f" with a value that matches {value!r}"
             raise UserError(f"nothing matches {pattern!r}{like}")
         print_lines(_lines(chain((first,), places), output))
 

@@ -82,7 +82,7 @@ def find_node(root: Node, path: str) -> FoundNode:
     found = FoundNode("/", root)
     for name in filter(None, path.split("/")):
         if not isinstance(found.node, Mapping):
-            raise UserError(f"{found.path} is a value: there is nothing below it")
+            raise UserError(f"{found.path} is a value, not a folder")
         if name not in found.node:
             raise UserError(_advice(found.path, found.node, name))
         found = FoundNode(below(found.path, name), found.node[name])

@@ -46,12 +46,12 @@ class _Source(NamedTuple):
 
 
 @click.command()
-@click.option("--from", "begin", type=click.IntRange(0), default=0, help="From this offset on.")
-@click.option("--until", type=click.IntRange(0), help="Up to before this offset.")
+@click.option("--from", "begin", type=click.IntRange(0), default=0, help="First offset.")
+@click.option("--until", type=click.IntRange(0), help="End offset, exclusive.")
 @folder_option
 @form_option("table", "json")
 def log(begin: int, until: int | None, folder: str, output: str) -> None:
-    """Print the records of the log, a line each; of a .checkpoint file those of the snapshot.
+    """Print the records of the log, or of a .checkpoint file, one per line.
 
     With -o json each line is an object. Secrets are hidden.
     """
@@ -87,7 +87,7 @@ def _source(files: Files, found: MetadataFiles, segments: list[OpenSegment]) -> 
     walk.notes.append(UNCOMMITTED)
     if segments[0].base and found.snapshot is not None:
         walk.notes.append(
-            f"the log begins at offset {segments[0].base}; {found.snapshot} has what came before"
+            f"the log begins at offset {segments[0].base}; {found.snapshot} has earlier metadata"
         )
     return _Source(walk.batches(), walk.notes)
 

@@ -44,7 +44,7 @@ folder_option = click.option(
 def form_option(*forms: str) -> Callable[[Command], Command]:
     """Give a command `-o` with the forms that it has; the first is the default."""
     return click.option(
-        "-o", "--output", type=click.Choice(forms), default=forms[0], help="Form of the output."
+        "-o", "--output", type=click.Choice(forms), default=forms[0], help="Output format."
     )
 
 

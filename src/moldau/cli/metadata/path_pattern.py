@@ -28,7 +28,7 @@ class PathPattern:
         if "/" not in text:
             parts = [_ANY_FOLDERS, *parts]
         if len(parts) > PARTS_MAX:
-            raise UserError(f"a pattern has at most {PARTS_MAX} names")
+            raise UserError(f"a pattern can have at most {PARTS_MAX} names")
         self._parts = [
             None if part == _ANY_FOLDERS else re.compile(translate(part)) for part in parts
         ]

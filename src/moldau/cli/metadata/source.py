@@ -79,12 +79,12 @@ def metadata_files(files: Files, named: str) -> MetadataFiles:
     found = _listed(files, folder)
     if found.snapshot is None and not found.segments:
         raise UserError(
-            f"{folder} holds no log of metadata: name the log directory that has"
-            f" {METADATA_FOLDER} (metadata.log.dir, or the first of log.dirs)"
+            f"{folder} has no metadata log: name the log directory with {METADATA_FOLDER}"
+            " (metadata.log.dir, or the first of log.dirs)"
         )
     if read_topic_id(files, folder) not in (None, METADATA_TOPIC_ID):
         raise UserError(
-            f"{folder} holds the log of another topic: `moldau log dump {folder}` prints it"
+            f"{folder} has the log of another topic: `moldau log dump {folder}` prints it"
         )
     return found
 

@@ -12,11 +12,11 @@ from moldau.cli.metadata.printing import json_lines, print_lines, tree_lines
 
 @click.command()
 @click.argument("path", default="/", shell_complete=complete_path)
-@click.option("-d", "--depth", type=click.IntRange(1), help="Draw no more levels than this.")
+@click.option("-d", "--depth", type=click.IntRange(1), help="Maximum number of levels.")
 @folder_option
 @form_option("table", "json")
 def tree(path: str, depth: int | None, folder: str, output: str) -> None:
-    """Draw everything below a folder; -o json prints it as JSON, always all of it."""
+    """Draw the tree below a folder; -o json prints all of it as JSON."""
     check_texts([path])
     with opened_tree(folder) as root:
         found = find_node(root, path)

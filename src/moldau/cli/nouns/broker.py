@@ -36,7 +36,7 @@ def broker() -> None:
 @broker.command("list")
 @watching
 async def list_(admin: client.AsyncAdmin) -> Report:
-    """List brokers; with -o wide also what they hold."""
+    """List brokers; -o wide also counts their leaders and replicas."""
     return listing(COLUMNS, await broker_rows(admin, await admin.describe_cluster()))
 
 
@@ -44,7 +44,7 @@ async def list_(admin: client.AsyncAdmin) -> Report:
 @broker_argument
 @watching
 async def describe(admin: client.AsyncAdmin, broker_id: int) -> Report:
-    """Show a broker, what it leads and what is on its disks."""
+    """Show a broker, its partitions and its log directories."""
     rows = await broker_rows(admin, await _known(admin, broker_id))
     (row,) = (row for row in rows if row["broker"] == broker_id)
     dirs = dir_rows((await admin.describe_log_dirs([broker_id])).or_raise())
@@ -61,7 +61,7 @@ async def describe(admin: client.AsyncAdmin, broker_id: int) -> Report:
 async def config(
     admin: client.AsyncAdmin, broker_id: int, keys: tuple[str, ...], everything: bool
 ) -> Report:
-    """Show the configs of a broker: those that were set, those named, or all."""
+    """Show the configs of a broker: those that were changed, those named, or all."""
     await _known(admin, broker_id)
     resource = client.ConfigResource.broker(broker_id)
     return await configs_report(admin, resource, keys, everything=everything)
@@ -71,7 +71,7 @@ async def _known(admin: client.AsyncAdmin, broker_id: int) -> client.ClusterDesc
     cluster = await admin.describe_cluster()
     ids = [one.broker_id for one in cluster.brokers]
     if broker_id not in ids:
-        raise UserError(f"there is no broker {broker_id} (there is: {', '.join(map(str, ids))})")
+        raise UserError(f"there is no broker {broker_id} (brokers: {', '.join(map(str, ids))})")
     return cluster
 
 

@@ -25,7 +25,7 @@ VERSION_COLUMNS = (
 )
 FEATURE_COLUMNS = (
     Column("feature", "FEATURE"),
-    Column("finalized", "IN FORCE"),
+    Column("finalized", "FINALIZED"),
     Column("first", "FROM"),
     Column("last", "TO"),
 )
@@ -44,15 +44,17 @@ for command in (up, down, start, stop, kill, migrate):
 @data_option(required=False)
 @click.option(
     "--zookeeper-connect", metavar="HOST:PORT,...[/CHROOT]",
-    help="Ask this ZooKeeper who the controller is [the one that brokers name].",
+    help="ZooKeeper that knows the controller [the one that brokers use].",
 )  # fmt: skip
 @watching
 def status(session: Session, data: Path | None, zookeeper_connect: str | None) -> None:
-    """Show brokers, controller and under-replicated partitions; of DIR, its processes too."""
+    """Show brokers, controller and under-replicated partitions; with --data also processes."""
     if data is None:
         session.show(lambda admin: status_with_zookeeper(admin, zookeeper_connect))
     elif zookeeper_connect is not None:
-        raise click.UsageError("--data knows its ZooKeeper: --zookeeper-connect names another")
+        raise click.UsageError(
+            "--data has its own ZooKeeper: do not use --zookeeper-connect with it"
+        )
     else:
         show_local_status(session, open_cluster(data))
 
@@ -60,7 +62,7 @@ def status(session: Session, data: Path | None, zookeeper_connect: str | None) -
 @cluster.command()
 @watching
 def health(session: Session) -> None:
-    """Tell whether every partition is led and replicated; the status is 1 if not."""
+    """Check that every partition has a leader and all replicas; exit with 1 if not."""
     session.show(health_report)
 
 
@@ -68,7 +70,7 @@ def health(session: Session) -> None:
 @click.argument("brokers", nargs=-1, type=click.IntRange(min=0), metavar="[BROKER]...")
 @asking
 async def api_versions(admin: client.AsyncAdmin, brokers: tuple[int, ...]) -> Report:
-    """Show which versions of which APIs brokers serve."""
+    """Show the API versions that brokers serve."""
     results = await admin.describe_api_versions(brokers or None)
     rows = [
         {"api": one.name, "key": key, "broker": broker, "first": one.first, "last": one.last}
@@ -82,7 +84,7 @@ async def api_versions(admin: client.AsyncAdmin, brokers: tuple[int, ...]) -> Re
 @cluster.command()
 @asking
 async def features(admin: client.AsyncAdmin) -> Report:
-    """Show which features are in force, and which levels the brokers can run at."""
+    """Show the finalized features and the levels that brokers support."""
     found = await admin.describe_features()
     rows = [
         {

@@ -91,7 +91,7 @@ async def _ask_quorum(admin: client.AsyncAdmin) -> tuple[Quorum | None, str | No
     except UserError:
         return None, None  # there is none
     except client.ClientError as error:
-        return None, f"the metadata quorum does not answer, or nobody leads it: {error.what}"
+        return None, f"the metadata quorum does not answer or has no leader: {error.what}"
     return (quorum_data(quorum) if len(quorum.voters) > 1 else None), None
 
 

@@ -50,7 +50,7 @@ def config() -> None:
     """Configs of topics, brokers and groups: get, set, delete.
 
     KIND is topic, broker, group, broker-logger or client-metrics. A broker is named by its id;
-    `default` names what holds for all of them.
+    `default` means all brokers.
     """
 
 
@@ -59,7 +59,7 @@ def named_resource(kind: str, name: str) -> client.ConfigResource:
     if kind in ("broker", "broker-logger") and not name.isdecimal():
         if kind == "broker" and name == BROKER_DEFAULTS:
             return resource_of(kind, ALL_BROKERS)
-        raise UserError(f"{name!r} is no broker: expected its id, or {BROKER_DEFAULTS}")
+        raise UserError(f"{name!r} is not a broker: expected an id or {BROKER_DEFAULTS}")
     return resource_of(kind, name)
 
 
@@ -99,7 +99,7 @@ def _row(entry: client.ConfigEntry) -> dict[str, Any]:
 @click.option("-a", "--all", "everything", is_flag=True, help="Show defaults too.")
 @asking
 def get(session: Session, kind: str, name: str, keys: tuple[str, ...], everything: bool) -> None:
-    """Show configs of a KIND (topic, broker...): those that were set, those named, or all."""
+    """Show configs of a topic, broker, ...: those that were changed, those named, or all."""
     resource = named_resource(kind, name)
     session.show(lambda admin: configs_report(admin, resource, keys, everything=everything))
 
@@ -110,7 +110,7 @@ def get(session: Session, kind: str, name: str, keys: tuple[str, ...], everythin
 @click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
 @changing
 def set_(session: Session, change: Change, kind: str, name: str, changes: tuple[str, ...]) -> None:
-    """Set configs; KEY+=VALUE and KEY-=VALUE add to lists and take out of them."""
+    """Set configs; KEY+=VALUE and KEY-=VALUE add to lists and remove from them."""
     _alter(session, change, (kind, name), parse_changes(changes))
 
 
@@ -120,7 +120,7 @@ def set_(session: Session, change: Change, kind: str, name: str, changes: tuple[
 @click.argument("keys", nargs=-1, required=True)
 @changing
 def delete(session: Session, change: Change, kind: str, name: str, keys: tuple[str, ...]) -> None:
-    """Take configs back to their defaults."""
+    """Reset configs to their defaults."""
     _alter(session, change, (kind, name), parse_changes((), keys))
 
 
@@ -133,7 +133,7 @@ def _alter(
     resource, title = named_resource(*named), " ".join(named)
 
     async def work(admin: client.AsyncAdmin) -> Report:
-        change.confirm(f"give {title} {config_texts(changes)}")
+        change.confirm(f"change {title} to {config_texts(changes)}")
         await admin.alter_config(resource, changes, validate_only=change.dry_run)
         rows = {
             key: {"config": key, "change": config_texts({key: one})} for key, one in changes.items()

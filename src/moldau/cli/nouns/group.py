@@ -69,7 +69,12 @@ async def chosen_groups(
 
 @group.command("list")
 @click.option("--state", "states", multiple=True, help="Only groups in this state; repeatable.")
-@click.option("--type", "types", multiple=True, help="Only classic, consumer, ...; repeatable.")
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    help="Only groups of this type: classic, consumer, ...; repeatable.",
+)
 @watching
 async def list_(
     admin: client.AsyncAdmin, states: tuple[str, ...], types: tuple[str, ...]
@@ -92,7 +97,7 @@ async def list_(
 @regex_option
 @watching
 async def describe(admin: client.AsyncAdmin, groups: tuple[str, ...], regex: bool) -> Report:
-    """Show how far groups are: committed offsets, ends, lag, and who reads what."""
+    """Show committed offsets, end offsets, lag and assignments of groups."""
     return await groups_report(admin, await chosen_groups(admin, groups, regex=regex))
 
 
@@ -101,7 +106,7 @@ async def describe(admin: client.AsyncAdmin, groups: tuple[str, ...], regex: boo
 @regex_option
 @watching
 async def members(admin: client.AsyncAdmin, groups: tuple[str, ...], regex: bool) -> Report:
-    """Show the members of groups and what they are assigned."""
+    """Show the members of groups and their assignments."""
     described = await admin.describe_groups(await chosen_groups(admin, groups, regex=regex))
     rows = [
         {
@@ -128,14 +133,14 @@ async def members(admin: client.AsyncAdmin, groups: tuple[str, ...], regex: bool
 @group_argument
 @click.option(
     "--to",
-    metavar="PLACE",
-    help="earliest, latest, current, an offset, +N, -N, @TIME, or how long ago (90m, 1d12h).",
+    metavar="POSITION",
+    help="earliest, latest, current, an offset, +N, -N, @TIME or an age (90m, 1d12h).",
 )
 @click.option(
     "--to-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Lines of topic,partition,offset; what `-o csv` prints is fine.",
+    help="Lines of topic,partition,offset, as `-o csv` prints them.",
 )
 @click.option(
     "-t",
@@ -144,7 +149,7 @@ async def members(admin: client.AsyncAdmin, groups: tuple[str, ...], regex: bool
     multiple=True,
     metavar="TOPIC[:PARTITIONS]",
     shell_complete=complete_topics,
-    help="Only these, as in orders:0,2-4 [all the group has committed]; repeatable.",
+    help="Only these, as in orders:0,2-4 [all committed partitions]; repeatable.",
 )
 @changing
 def seek(
@@ -155,9 +160,9 @@ def seek(
     to_file: Path | None,
     topics: tuple[str, ...],
 ) -> None:
-    r"""Set a group without members to another place.
+    r"""Reset the offsets of a group without members.
 
-    Shows what would change; does it only with --yes.
+    Shows what would change; applies it only with --yes.
 
     \b
     moldau group seek billing --to earliest --topic orders
@@ -190,7 +195,7 @@ def seek(
             )
         if acts:
             return outcome_report(columns, rows, results, "set")
-        note = "nothing was changed: say --yes to do it."
+        note = "nothing was changed: use --yes to do it."
         return outcome_report(columns, rows, results, "would be set", note=note)
 
     session.show(work)
@@ -203,13 +208,13 @@ def seek(
 async def offset_delete(
     admin: client.AsyncAdmin, change: Change, group: str, topics: tuple[str, ...]
 ) -> Report:
-    """Forget how far a group is in topics."""
+    """Delete committed offsets of a group."""
     partitions = await chosen_partitions(admin, topics)
     committed = await admin.list_group_offsets(group, partitions)
     chosen = [one for one in partitions if one in committed]
     if not chosen:
-        raise UserError(f"group {group!r} has committed nothing there")
-    change.confirm(f"forget {len(chosen)} offsets of group {group}")
+        raise UserError(f"group {group!r} has no committed offsets there")
+    change.confirm(f"delete {len(chosen)} offsets of group {group}")
     results = nothing_done(chosen)
     if not change.dry_run:
         results = await admin.delete_group_offsets(group, chosen)
@@ -222,7 +227,7 @@ async def offset_delete(
         Column("partition", "PARTITION"),
         Column("offset", "OFFSET"),
     )
-    word = "would be forgotten" if change.dry_run else "forgotten"
+    word = "would be deleted" if change.dry_run else "deleted"
     return outcome_report(columns, rows, results, word)
 
 

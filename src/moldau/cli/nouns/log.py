@@ -53,7 +53,7 @@ class _LogGroup(click.Group):
 
 @click.group(cls=_LogGroup)
 def log() -> None:
-    """Log directories of brokers, and what lies in files: dirs, dump."""
+    """Log directories of brokers, and log files: dirs, dump."""
 
 
 @log.command()
@@ -65,11 +65,11 @@ def log() -> None:
     multiple=True,
     metavar="TOPIC[:PARTITIONS]",
     shell_complete=complete_topics,
-    help="Show replicas of these one by one; repeatable.",
+    help="Show the replicas of these; repeatable.",
 )
 @watching
 def dirs(session: Session, brokers: tuple[int, ...], topics: tuple[str, ...]) -> None:
-    """Show log directories with their sizes, or with -t single replicas."""
+    """Show log directories and their sizes; with -t the replicas of topics."""
     wanted = [parse_partitions(text) for text in topics]
 
     async def look(admin: client.AsyncAdmin) -> Report:

@@ -13,7 +13,7 @@ from moldau.cli.frame.report import Column, Report, View, listing
 from moldau.cli.operations.connecting import SERVERS
 
 output = click.option(
-    "-o", "--output", type=click.Choice(FORMS), default="table", help="Form of the output."
+    "-o", "--output", type=click.Choice(FORMS), default="table", help="Output format."
 )
 named = click.argument("name", shell_complete=complete_profiles)
 
@@ -27,31 +27,31 @@ SETTING_COLUMNS = (Column("setting", "SETTING"), Column("value", "VALUE"))
 
 @click.group()
 def profile() -> None:
-    """Keep named ways to reach clusters.
+    """Manage named connections to clusters.
 
-    The one in use gives its settings to every command that is not told otherwise.
+    Every command uses the settings of the profile in use, unless an option overrides them.
     """
 
 
 @profile.command()
 @click.argument("name")
-@click.option("-b", "--bootstrap-servers", metavar="HOST:PORT[,...]", help="Where its brokers are.")
+@click.option("-b", "--bootstrap-servers", metavar="HOST:PORT[,...]", help="Its brokers.")
 @click.option(
-    "-X", "settings", multiple=True, metavar="KEY=VALUE", help="One client setting; repeatable."
+    "-X", "settings", multiple=True, metavar="KEY=VALUE", help="Set one client setting; repeatable."
 )
-@click.option("--replace", is_flag=True, help="Replace a profile of this name.")
+@click.option("--replace", is_flag=True, help="Replace an existing profile.")
 def create(
     name: str, bootstrap_servers: str | None, settings: tuple[str, ...], replace: bool
 ) -> None:
-    """Make a profile; the first one is in use at once."""
+    """Create a profile; the first one is in use at once."""
     given = pairs(settings)
     if bootstrap_servers is not None:
         given[SERVERS] = bootstrap_servers
     if SERVERS not in given:
-        raise UserError("a profile needs to know where its brokers are: say -b HOST:PORT")
+        raise UserError("a profile needs its brokers: use -b HOST:PORT")
     profiles = load_profiles()
     if name in profiles.settings and not replace:
-        raise UserError(f"there is a profile {name!r}: say --replace to replace it")
+        raise UserError(f"profile {name!r} exists: use --replace to replace it")
     profiles.settings[name] = given
     profiles.current = profiles.current or name
     save_profiles(profiles)
@@ -61,7 +61,7 @@ def create(
 @profile.command()
 @named
 def use(name: str) -> None:
-    """Give commands the settings of this profile from now on."""
+    """Use this profile from now on."""
     profiles = load_profiles()
     profiles.of(name)
     profiles.current = name
@@ -92,7 +92,7 @@ def show_(name: str | None, output: str) -> None:
     profiles = load_profiles()
     wanted = name or profiles.current
     if wanted is None:
-        raise UserError("no profile is in use: say which one to show")
+        raise UserError("no profile is in use: name one")
     settings = shown(profiles.of(wanted))
     rows = [{"setting": key, "value": value} for key, value in sorted(settings.items())]
     data = {"name": wanted, "settings": settings}
@@ -102,7 +102,7 @@ def show_(name: str | None, output: str) -> None:
 @profile.command()
 @named
 def delete(name: str) -> None:
-    """Forget a profile."""
+    """Delete a profile."""
     profiles = load_profiles()
     profiles.of(name)
     del profiles.settings[name]

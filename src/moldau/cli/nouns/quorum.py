@@ -36,7 +36,7 @@ Endpoints = tuple[str, ...]
 node_argument = click.argument("node_id", metavar="NODE", type=click.IntRange(min=0))
 endpoint_option = click.option(
     "--endpoint", "endpoints", multiple=True, metavar="[LISTENER://]HOST:PORT",
-    help="Where other controllers reach it; repeatable.",
+    help="Its address for other controllers; repeatable.",
 )  # fmt: skip
 
 
@@ -48,17 +48,17 @@ def quorum() -> None:
 @quorum.command()
 @watching
 async def status(admin: client.AsyncAdmin) -> Report:
-    """Show who leads, who votes, who follows, and how far each node is."""
+    """Show the leader, voters and observers, and the progress of each node."""
     return quorum_report(await ask_quorum(admin))
 
 
 @quorum.command()
 @click.argument("node_id", metavar="[NODE]", type=click.IntRange(min=0), required=False)
-@click.option("--directory-id", metavar="ID", help="Of its metadata [the one it follows with].")
+@click.option("--directory-id", metavar="ID", help="Id of its metadata directory [the one in use].")
 @endpoint_option
 @click.option(
     "--config", type=click.Path(path_type=Path), metavar="FILE",
-    help="The server.properties of the node: names it, its directory and its endpoints.",
+    help="server.properties of the node, with its id, directory and endpoints.",
 )  # fmt: skip
 @changing
 async def add(
@@ -69,44 +69,46 @@ async def add(
     endpoints: Endpoints,
     config: Path | None,
 ) -> Report:
-    """Let a node vote that follows the metadata so far."""
+    """Make an observer a voter."""
     found = await _dynamic(admin)
     if config is not None:
         if node_id is not None or directory_id is not None or endpoints:
-            raise click.UsageError("--config names the node: say nothing else of it")
+            raise click.UsageError(
+                "--config names the node: use it without other options for the node"
+            )
         new = read_new_voter(read_properties(config))
     elif node_id is None:
-        raise click.UsageError("say which NODE, or name its file with --config")
+        raise click.UsageError("name a NODE, or its file with --config")
     else:
         new = _named(found, node_id, directory_id, endpoints)
     voter = found.voter(new.node_id)
     if voter is not None and voter.directory_id != new.directory_id:
         raise UserError(
-            f"node {new.node_id} votes with directory {directory_of(voter)}: moldau quorum replace"
-            f" {new.node_id} puts another in its place"
+            f"node {new.node_id} is already a voter with directory {directory_of(voter)}: use"
+            f" moldau quorum replace {new.node_id}"
         )
     if voter is None and not change.dry_run:
         await _carried_out(admin.add_raft_voter(*new))
     word = "would be added" if change.dry_run else "added"
-    return _report(new, word if voter is None else "votes already")
+    return _report(new, word if voter is None else "already a voter")
 
 
 @quorum.command()
 @node_argument
-@click.option("--directory-id", metavar="ID", help="Only if it votes with this directory.")
+@click.option("--directory-id", metavar="ID", help="Only if the voter has this directory.")
 @changing
 async def remove(
     admin: client.AsyncAdmin, change: Change, node_id: int, directory_id: str | None
 ) -> Report:
-    """Take the vote from a node; it may be gone, or follow on."""
+    """Remove a voter; the node may be down, or stay as an observer."""
     found = await _dynamic(admin)
     voter = the_voter(found, node_id)
     wanted = _directory(directory_id)
     if wanted not in (None, voter.directory_id):
-        raise UserError(f"node {node_id} votes with directory {directory_of(voter)}")
+        raise UserError(f"node {node_id} is a voter with directory {directory_of(voter)}")
     check_removal(found, voter)
     assert voter.directory_id is not None  # the log names the voters
-    change.confirm(f"take the vote from node {node_id}, with directory {directory_of(voter)}")
+    change.confirm(f"remove voter {node_id} with directory {directory_of(voter)}")
     if not change.dry_run:
         await _carried_out(admin.remove_raft_voter(node_id, voter.directory_id))
     gone = NewVoter(node_id, voter.directory_id, voter.endpoints)
@@ -115,11 +117,11 @@ async def remove(
 
 @quorum.command()
 @node_argument
-@click.option("--directory-id", metavar="ID", help="The new one [the one it follows with].")
+@click.option("--directory-id", metavar="ID", help="Id of the new directory [the one in use].")
 @endpoint_option
 @click.option(
     "--wait", type=Seconds(), default="60s", show_default=True,
-    help="How long the node may take to follow and to catch up.",
+    help="How long to wait until the node has caught up.",
 )  # fmt: skip
 @changing
 async def replace(
@@ -130,11 +132,11 @@ async def replace(
     endpoints: Endpoints,
     wait: float,
 ) -> Report:
-    """Let a voter vote again that has lost its disk.
+    """Replace a voter that has lost its disk.
 
     Format the new disk with `kafka-storage format --no-initial-controllers`, and start the node.
-    Once it has caught up, the entry of the lost directory is removed and the new one added. If it
-    was interrupted, say it again.
+    Once it has caught up, the lost directory is removed from the voters and the new one added. If
+    the command was interrupted, run it again.
     """
     found = await _dynamic(admin)
     wanted, places = _directory(directory_id), _endpoints(found, endpoints)
@@ -143,11 +145,13 @@ async def replace(
     )
     if plan is None:
         voter = the_voter(await ask_quorum(admin), node_id)
-        return _report(NewVoter(node_id, voter.directory_id or b"", voter.endpoints), "votes")
+        return _report(
+            NewVoter(node_id, voter.directory_id or b"", voter.endpoints), "already a voter"
+        )
     assert plan.new.directory_id is not None  # else it could not be told from the lost one
-    lost = "" if plan.lost is None else f" in the place of {directory_of(plan.lost)}"
+    lost = "" if plan.lost is None else f" in place of {directory_of(plan.lost)}"
     change.confirm(
-        f"let node {node_id} vote with directory {uuid_text(plan.new.directory_id)}{lost}"
+        f"make node {node_id} a voter with directory {uuid_text(plan.new.directory_id)}{lost}"
     )
     if not change.dry_run:
         steps = carry_out(admin, plan, lambda step: click.echo(f"moldau: {step}", err=True))
@@ -180,13 +184,12 @@ def _named(
     if directory is None:
         ids = {one.directory_id for one in found.observers if one.node_id == node_id}
         if len(ids) != 1:
-            problem = "does not follow the metadata" if not ids else "follows with several"
-            raise UserError(f"node {node_id} {problem}: say which directory with --directory-id")
+            problem = "is not an observer" if not ids else "has several directories"
+            raise UserError(f"node {node_id} {problem}: name its directory with --directory-id")
         (directory,) = ids
     if directory is None or not endpoints:
         raise UserError(
-            f"say where other controllers reach node {node_id}: --endpoint HOST:PORT, or all that"
-            " is to be known of it with --config FILE"
+            f"the address of node {node_id} is missing: use --endpoint HOST:PORT, or --config FILE"
         )
     return NewVoter(node_id, directory, _endpoints(found, endpoints))
 

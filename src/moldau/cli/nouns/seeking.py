@@ -40,7 +40,7 @@ class SeekTo:
     def read(cls, word: str | None, file: Path | None) -> Self:
         """Read what the user gave, which must be one of both."""
         if (word is None) == (file is None):
-            raise UserError("say where to: --to PLACE or --to-file FILE")
+            raise UserError("use one of --to POSITION and --to-file FILE")
         if file is not None:
             return cls(None, read_offsets(file))
         assert word is not None
@@ -81,7 +81,7 @@ def read_offsets(file: Path) -> dict[TopicPartition, Position]:
         partition = TopicPartition(values[0], int(values[1]))
         found[partition] = Position(PositionKind.OFFSET, int(values[2]))
     if not found:
-        raise UserError(f"{file} names no offsets")
+        raise UserError(f"{file} has no offsets")
     return found
 
 
@@ -92,16 +92,14 @@ async def seek_plan(
     activity = (await activities_of(admin, [group]))[group]
     if not activity.is_resettable:
         raise UserError(
-            f"group {group!r} is {activity.state} with {activity.member_count} members,"
-            " which commit for themselves. Stop its consumers first."
+            f"group {group!r} is {activity.state} with {activity.member_count} members:"
+            " stop its consumers first"
         )
     committed = await committed_offsets(admin, group)
     wanted = await chosen_partitions(admin, topics) if topics else None
     positions = to.positions(sorted(committed) if wanted is None else wanted, named=bool(topics))
     if not positions:
-        raise UserError(
-            f"group {group!r} has committed no offsets: say which topics are meant with --topic"
-        )
+        raise UserError(f"group {group!r} has no committed offsets: name its topics with --topic")
     plan = await plan_reset(admin, committed, positions)
     for partition, move in plan.items():
         if move.asked is None and to.position is not None and to.position.kind in FROM_CURRENT:

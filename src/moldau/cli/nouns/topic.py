@@ -70,7 +70,7 @@ def topic() -> None:
 async def list_(
     admin: client.AsyncAdmin, patterns: tuple[str, ...], regex: bool, internal: bool
 ) -> Report:
-    """List topics: all of them, those named, or with -r those that match."""
+    """List all topics, those named, or with -r those that match."""
     listed = await admin.list_topics(include_internal=internal or bool(patterns))
     names = list(listed)
     missing: list[str] = []
@@ -104,10 +104,12 @@ async def describe(admin: client.AsyncAdmin, topics: tuple[str, ...], regex: boo
 @topic.command()
 @partitions_argument
 @regex_option
-@click.option("--at", metavar="TIME", help="Also the first offset at or after a time (or 90m ago).")
+@click.option(
+    "--at", metavar="TIME", help="Also show the first offset at or after this time (or 90m ago)."
+)
 @watching
 def offsets(session: Session, topics: tuple[str, ...], regex: bool, at: str | None) -> None:
-    """Show where partitions begin and end: orders, or orders:0,2-4."""
+    """Show the earliest and latest offsets of partitions: orders, or orders:0,2-4."""
     word = None if at is None else _time(at)
 
     async def look(admin: client.AsyncAdmin) -> Report:
@@ -140,7 +142,7 @@ def offsets(session: Session, topics: tuple[str, ...], regex: bool, at: str | No
 def _time(text: str) -> Position:
     word = parse_position(text if not text[:4].isdecimal() else f"@{text}", _now_ms())
     if word.kind is not PositionKind.TIME:
-        raise UserError(f"--at {text}: expected a time (2026-01-31T12:00) or how long ago (90m)")
+        raise UserError(f"--at {text}: expected a time (2026-01-31T12:00) or an age (90m)")
     return word
 
 
@@ -162,9 +164,14 @@ def _now_ms() -> int:
     help="[the broker's default]",
 )
 @click.option(
-    "-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="One config; repeatable."
+    "-c",
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set one config; repeatable.",
 )
-@click.option("--if-not-exists", is_flag=True, help="Be content with a topic that is there.")
+@click.option("--if-not-exists", is_flag=True, help="Do not fail if a topic exists.")
 @changing
 def create(
     session: Session,
@@ -175,7 +182,7 @@ def create(
     configs: tuple[str, ...],
     if_not_exists: bool,
 ) -> None:
-    """Create topics. With --dry-run the broker only checks whether it could."""
+    """Create topics. With --dry-run the broker only validates the request."""
     wanted = assignments(configs, "-c")
     new = [client.NewTopic(name, partitions, replicas, wanted) for name in dict.fromkeys(names)]
     columns = (
@@ -199,7 +206,7 @@ def create(
             }
             for name, made in results.ok.items()
         }
-        word = "could be created" if change.dry_run else "created"
+        word = "would be created" if change.dry_run else "created"
         return outcome_report(columns, rows, results, word)
 
     session.show(make)
@@ -208,7 +215,7 @@ def create(
 @topic.command()
 @topics_argument
 @regex_option
-@click.option("--if-exists", is_flag=True, help="Be content without a topic.")
+@click.option("--if-exists", is_flag=True, help="Do not fail if a topic does not exist.")
 @changing
 async def delete(
     admin: client.AsyncAdmin, change: Change, topics: tuple[str, ...], regex: bool, if_exists: bool
@@ -228,7 +235,7 @@ async def delete(
         results = await admin.delete_topics(there)
     if not if_exists:
         for error in described.errors.values():
-            error.advice = "Nothing was deleted: check the name, or allow it with --if-exists."
+            error.advice = "Nothing was deleted: check the name, or use --if-exists."
         results.errors.update(described.errors)
     columns = (Column("name", "NAME"), Column("partitions", "PARTITIONS"))
     word = "would be deleted" if change.dry_run else "deleted"
@@ -238,7 +245,12 @@ async def delete(
 @topic.command()
 @topics_argument
 @regex_option
-@click.option("-p", "--partitions", type=click.IntRange(min=1), help="How many in all: only more.")
+@click.option(
+    "-p",
+    "--partitions",
+    type=click.IntRange(min=1),
+    help="New number of partitions; it can only grow.",
+)
 @click.option(
     "-c",
     "--config",
@@ -247,7 +259,9 @@ async def delete(
     metavar="KEY=VALUE",
     help="Set a config; KEY+=VALUE and KEY-=VALUE change lists.",
 )
-@click.option("-d", "--delete-config", "deleted", multiple=True, metavar="KEY", help="Unset one.")
+@click.option(
+    "-d", "--delete-config", "deleted", multiple=True, metavar="KEY", help="Reset one config."
+)
 @changing
 def alter(
     session: Session,
@@ -261,13 +275,13 @@ def alter(
     """Change configs of topics, or add partitions to them."""
     changes = parse_changes(configs, deleted)
     if partitions is None and not changes:
-        raise UserError("nothing to change: say -p, -c or -d")
+        raise UserError("nothing to change: use -p, -c or -d")
 
     async def work(admin: client.AsyncAdmin) -> Report:
         names = await chosen_topics(admin, topics, regex=regex)
         parts = [f"{partitions} partitions"] if partitions else []
         what = " and ".join([*parts, *([config_texts(changes)] if changes else [])])
-        change.confirm(f"give {_counted(names)} {what}")
+        change.confirm(f"change {_counted(names)} to {what}")
         results = nothing_done(names)
         if partitions is not None:
             enlarged = await admin.create_partitions_of(
@@ -295,8 +309,8 @@ def alter(
 @click.option(
     "--before",
     required=True,
-    metavar="PLACE",
-    help="Delete what is before: an offset, latest (everything), @TIME or how long ago (90m).",
+    metavar="POSITION",
+    help="Delete the records before: an offset, latest (everything), @TIME or an age (90m).",
 )
 @changing
 def trim(
@@ -305,7 +319,7 @@ def trim(
     """Delete the oldest records of partitions: orders, or orders:0,2-4."""
     word = parse_position(before, _now_ms())
     if word.kind in (PositionKind.CURRENT, PositionKind.SHIFT):
-        raise UserError(f"--before {before}: expected an offset, latest, @TIME or how long ago")
+        raise UserError(f"--before {before}: expected an offset, latest, @TIME or an age (90m)")
     columns = (
         TOPIC,
         PARTITION,

@@ -51,13 +51,17 @@ def duration_ms(text: str, option: str) -> int:
     """Read how long: `90s`, `15m`."""
     found = parse_duration_ms(text)
     if found is None:
-        raise UserError(f"{option} {text}: expected how long, as in 90s or 15m")
+        raise UserError(f"{option} {text}: expected a duration, as in 90s or 15m")
     return found
 
 
 @txn.command("list")
-@click.option("--state", "states", multiple=True, help="Only in this state; repeatable.")
-@click.option("--longer-than", metavar="DURATION", help="Only those open for so long (15m).")
+@click.option(
+    "--state", "states", multiple=True, help="Only transactions in this state; repeatable."
+)
+@click.option(
+    "--longer-than", metavar="DURATION", help="Only transactions open for longer than this (15m)."
+)
 @watching
 def list_(session: Session, states: tuple[str, ...], longer_than: str | None) -> None:
     """List transactional ids."""
@@ -74,7 +78,7 @@ def list_(session: Session, states: tuple[str, ...], longer_than: str | None) ->
 @click.argument("ids", nargs=-1, required=True, metavar="TRANSACTIONAL_ID...")
 @watching
 def describe(session: Session, ids: tuple[str, ...]) -> None:
-    """Show what coordinators know of transactional ids."""
+    """Show the state of transactional ids at their coordinators."""
     columns = (
         ID,
         STATE,
@@ -111,9 +115,9 @@ def describe(session: Session, ids: tuple[str, ...]) -> None:
 @partitions_argument
 @watching
 def producers(session: Session, topics: tuple[str, ...]) -> None:
-    """Show what partitions remember of their producers: orders, or orders:0,2-4."""
+    """Show the producers of partitions: orders, or orders:0,2-4."""
     if not topics:
-        raise UserError("say which topics: orders, or orders:0,2-4")
+        raise UserError("name the topics: orders, or orders:0,2-4")
 
     async def look(admin: client.AsyncAdmin) -> Report:
         partitions = await chosen_partitions(admin, topics)
@@ -134,11 +138,11 @@ def producers(session: Session, topics: tuple[str, ...]) -> None:
     metavar="DURATION",
     default=LONGEST,
     show_default=True,
-    help="How long nothing was written; not below the brokers' transaction.max.timeout.ms.",
+    help="Minimum time without writes; at least the brokers' transaction.max.timeout.ms.",
 )
 @watching
 def find_hanging(session: Session, topics: tuple[str, ...], silent_for: str) -> None:
-    """Find transactions that nobody will end, in some partitions or in all."""
+    """Find hanging transactions, in some partitions or in all."""
     silent_ms = duration_ms(silent_for, "--silent-for")
 
     async def look(admin: client.AsyncAdmin) -> Report:
@@ -161,15 +165,15 @@ def find_hanging(session: Session, topics: tuple[str, ...], silent_for: str) -> 
     "--start-offset",
     type=click.IntRange(min=0),
     required=True,
-    help="Where the transaction begins, as find-hanging shows it.",
+    help="Start offset of the transaction, as find-hanging shows it.",
 )
 @changing
 async def abort(
     admin: client.AsyncAdmin, change: Change, partition: str, start_offset: int
 ) -> Report:
-    """End a hanging transaction, behind the back of its coordinator.
+    """Abort a hanging transaction without its coordinator.
 
-    Only what find-hanging shows: one that still lives would be torn apart.
+    Abort only what find-hanging shows: aborting an active transaction breaks its atomicity.
     """
     found = await chosen_partitions(admin, [partition])
     if len(found) != 1:
@@ -181,8 +185,8 @@ async def abort(
         if one.transaction_start_offset == start_offset
     ]
     if not open_there:
-        raise UserError(f"no open transaction begins at offset {start_offset} of {where}")
-    change.confirm(f"abort what producer {open_there[0].producer_id} holds open in {where}")
+        raise UserError(f"no open transaction starts at offset {start_offset} of {where}")
+    change.confirm(f"abort the transaction of producer {open_there[0].producer_id} in {where}")
     if not change.dry_run:
         await admin.abort_hanging_transaction(where, start_offset)
     rows = {where: _producer(where, open_there[0])}

@@ -32,9 +32,9 @@ async def status_with_zookeeper(admin: client.AsyncAdmin, connect: str | None) -
     elected = await asyncio.to_thread(read_controller, servers)
     note = None
     if elected is None:
-        note = f"ZooKeeper at {servers} does not tell who the controller is"
+        note = f"no controller found in ZooKeeper at {servers}"
     elif elected.cluster_id != status["cluster_id"]:
-        note = f"ZooKeeper at {servers} is not that of this cluster"
+        note = f"ZooKeeper at {servers} belongs to another cluster"
     else:
         take_over(status, elected)
     report = report_of(status, BROKERS)

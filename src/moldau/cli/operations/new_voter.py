@@ -52,10 +52,10 @@ def parse_endpoint(text: str, listener: str) -> client.ControllerEndpoint:
     """Read `[LISTENER://]HOST:PORT`; `listener` is the name where none is given."""
     matched = ENDPOINT.fullmatch(text)
     if matched is None or not 0 < int(matched["port"]) < 65536:
-        raise UserError(f"{text!r} is no endpoint: expected HOST:PORT, or LISTENER://HOST:PORT")
+        raise UserError(f"{text!r} is not an endpoint: expected HOST:PORT, or LISTENER://HOST:PORT")
     host = matched["bracketed"] or matched["host"]
     if not host:
-        raise UserError(f"{text!r} names no host: other controllers have to find it")
+        raise UserError(f"{text!r} has no host: other controllers need one")
     name = (matched["listener"] or listener).upper()
     return client.ControllerEndpoint(name, host, int(matched["port"]))
 

@@ -20,10 +20,9 @@ def require_dynamic(quorum: client.MetadataQuorum) -> None:
     """Refuse to change voters that the settings name."""
     if not quorum.is_dynamic:
         raise UserError(
-            "the voters of this cluster are those of controller.quorum.voters (kraft.version 0):"
-            " they change with that setting alone, on all nodes and with a restart. After"
-            " `kafka-features --bootstrap-server HOST:PORT upgrade --feature kraft.version=1` the"
-            " log names them, and this command changes them"
+            "controller.quorum.voters sets the voters of this cluster (kraft.version 0): change it"
+            " on all nodes and restart them. To change voters with this command, first run"
+            " `kafka-features --bootstrap-server HOST:PORT upgrade --feature kraft.version=1`"
         )
 
 
@@ -32,7 +31,7 @@ def the_voter(quorum: client.MetadataQuorum, node_id: int) -> client.QuorumRepli
     found = quorum.voter(node_id)
     if found is None:
         known = ", ".join(str(one.node_id) for one in quorum.voters)
-        raise UserError(f"node {node_id} does not vote (those that do: {known})")
+        raise UserError(f"node {node_id} is not a voter (voters: {known})")
     return found
 
 
@@ -59,6 +58,6 @@ def check_removal(quorum: client.MetadataQuorum, voter: client.QuorumReplica) ->
     if len(left) - len(silent) < majority:
         names = ", ".join(str(one.node_id) for one in silent)
         raise UserError(
-            f"without node {voter.node_id} there would be no majority: nothing is heard of node"
-            f" {names}. Start it, or remove it before"
+            f"without node {voter.node_id} there would be no majority: node {names} does not"
+            " answer. Start it, or remove it first"
         )

@@ -48,17 +48,18 @@ def plan_replacement(
         return None
     if new is None:
         raise UserError(
-            f"node {node_id} does not follow with a directory that has no vote: format a new one"
-            " with kafka-storage format --no-initial-controllers, and start the node"
+            f"node {node_id} is not an observer with a new directory: format one with"
+            " kafka-storage format --no-initial-controllers, and start the node"
         )
     if voter is not None and (voter.last_fetch_ms or -1) > (new.last_fetch_ms or -1):
         raise UserError(
-            f"node {node_id} still votes with directory {directory_of(voter)}: it is not lost"
+            f"node {node_id} still fetches as a voter with directory {directory_of(voter)}:"
+            " it has not lost its disk"
         )
     places = endpoints or (new if voter is None else voter).endpoints
     if not places:
         raise UserError(
-            f"node {node_id} does not vote any more, so nobody knows where it is reached: say"
+            f"node {node_id} is not a voter any more, so its address is unknown: use"
             " --endpoint HOST:PORT"
         )
     if voter is not None:
@@ -107,7 +108,7 @@ async def carry_out(
         await admin.add_raft_voter(new.node_id, new.directory_id, plan.endpoints)
     except client.ClientError as error:
         raise UserError(
-            f"node {new.node_id} is not a voter now: {error.what} To go on: moldau quorum add"
+            f"node {new.node_id} is not a voter now: {error.what} To continue: moldau quorum add"
             f" {new.node_id} --directory-id {directory} --endpoint {plan.endpoints[0]}"
         ) from error
     say(f"added voter {new.node_id} with directory {directory}")

@@ -127,7 +127,7 @@ def _refuse_running(data: Path) -> None:
     if process is not None:
         with process:
             raise UserError(
-                f"ZooKeeper runs already with the data in {data} (pid {process.process_id})"
+                f"ZooKeeper is already running with the data in {data} (pid {process.process_id})"
             )
 
 
@@ -159,9 +159,9 @@ def wait_until_answers(started: StartedServer, timeout_s: float = START_TIMEOUT_
     deadline_s = time.monotonic() + timeout_s
     while not is_answering(started):
         if started.process.has_ended():
-            raise UserError("ZooKeeper did not come up: it ended")
+            raise UserError("ZooKeeper did not start: it ended")
         if time.monotonic() > deadline_s:
-            raise UserError(f"ZooKeeper did not come up: no answer within {timeout_s:g} s")
+            raise UserError(f"ZooKeeper did not start: no answer within {timeout_s:g} s")
         select.select([started.process], [], [], _LOOK_PERIOD_S)
 
 
@@ -189,7 +189,7 @@ def stop_server(data: Path) -> bool:
         process.signal(signal.SIGTERM)
         if not select.select([process], [], [], STOP_TIMEOUT_S)[0]:
             raise UserError(
-                f"ZooKeeper has not ended within {STOP_TIMEOUT_S:g} s (pid {process.process_id})"
+                f"ZooKeeper is still running after {STOP_TIMEOUT_S:g} s (pid {process.process_id})"
             )
     pid_file(data).unlink(missing_ok=True)
     return True

@@ -153,13 +153,13 @@ def test_a_folder_that_is_new_or_empty_holds_no_cluster_yet(tmp_path):
     assert find_cluster(tmp_path) is None
     (tmp_path / "cluster.json.tmp").write_text("left by a crash")
     assert find_cluster(tmp_path) is None
-    with pytest.raises(UserError, match="holds no cluster"):
+    with pytest.raises(UserError, match="has no cluster"):
         open_cluster(tmp_path)
 
 
 def test_a_folder_with_other_contents_is_refused(tmp_path):
     (tmp_path / "meta.properties").touch()
-    with pytest.raises(UserError, match=r"it holds meta.properties, no cluster.json"):
+    with pytest.raises(UserError, match=r"it has meta.properties, but no cluster.json"):
         find_cluster(tmp_path)
 
 
@@ -208,7 +208,7 @@ def test_another_number_of_controllers_is_refused(tmp_path):
     with pytest.raises(UserError, match="in controllers 11 to 13, not with --controllers 1"):
         refuse_other_shape(apart, None, None, None, 1)
     refuse_other_shape(apart, 2, None, None, 3)
-    with pytest.raises(UserError, match="with a ZooKeeper of its own: no controllers vote"):
+    with pytest.raises(UserError, match="with a ZooKeeper of its own, not with --controllers"):
         refuse_other_shape(ClusterFolder(tmp_path, WITH_OWN), None, None, None, 1)
 
 
@@ -219,11 +219,11 @@ def changed(**fields):
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"{", "no JSON"),
-        (b"\xff", "no JSON"),
-        (b"[]", "no JSON object"),
-        (b"{}", "version None; this release knows 1 and 2"),
-        (changed(version=3), "version 3; this release knows 1 and 2"),
+        (b"{", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[]", "not a JSON object"),
+        (b"{}", "version None; this release supports 1 and 2"),
+        (changed(version=3), "version 3; this release supports 1 and 2"),
         (changed(controller_count=0), "controller_count is 0"),
         (changed(controller_count=4), "controller_count is 4, expected 1 to 3"),
         (changed(controller_count=3, base_port=65524), "base_port is 65524"),

@@ -78,7 +78,9 @@ def test_as_many_brokers_vote_as_a_cluster_has_by_default(tmp_path):
 
 
 def test_every_controller_needs_a_port(tmp_path):
-    with pytest.raises(UserError, match="--base-port 65524: with 3 controllers it is 65523 at mo"):
+    with pytest.raises(
+        UserError, match="--base-port 65524: the maximum with 3 controllers is 65523"
+    ):
         claim(tmp_path, 3, 65524, None, 3)
     claim(tmp_path, 3, 65523, None, 3)
 
@@ -107,7 +109,7 @@ def test_another_shape_is_refused_and_nothing_is_changed(tmp_path):
     prepared(tmp_path, 2, 19092)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     for brokers, port in ((3, None), (None, 9092)):
-        with pytest.raises(UserError, match="holds a cluster with"):
+        with pytest.raises(UserError, match="has a cluster with"):
             prepared(tmp_path, brokers, port)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
@@ -132,12 +134,12 @@ def test_brokers_on_zookeeper_find_their_id_there(tmp_path):
 
 def test_a_folder_of_another_kind_is_refused(tmp_path):
     prepared(tmp_path, 2)
-    with pytest.raises(UserError, match="holds a cluster with its metadata in broker 1, not with"):
+    with pytest.raises(UserError, match="has a cluster with its metadata in broker 1, not with"):
         prepared(tmp_path, zookeeper=ZooKeeperChoice())
 
 
 def test_zookeeper_needs_a_port_too(tmp_path):
-    with pytest.raises(UserError, match="--base-port 65516: with --zookeeper it is 65515 at most"):
+    with pytest.raises(UserError, match="--base-port 65516: the maximum with --zookeeper is 65515"):
         claim(tmp_path, 3, 65516, ZooKeeperChoice())
     claim(tmp_path, 3, 65516, ZooKeeperChoice("z:2181"))
 
@@ -170,7 +172,7 @@ def test_a_port_in_use_is_told_and_leaves_the_choice_of_another(
         taken.bind(("127.0.0.1", port + offset))
         taken.listen()
         told = f"{user} cannot listen on 127.0.0.1:{port + offset}: Address already in use"
-        with pytest.raises(UserError, match=f"^{told}; --base-port chooses other ports$"):
+        with pytest.raises(UserError, match=f"^{told}; use other ports with --base-port$"):
             refuse_taken_ports(cluster)
         assert find_cluster(tmp_path) is None
         prepare(cluster, {})

@@ -40,7 +40,7 @@ def test_a_broker_without_a_file_does_not_run(broker):
 def test_the_process_of_the_file_is_found(broker, sleeper):
     write(broker, sleeper.pid, identity_of(sleeper.pid))
     assert running_id(broker) == sleeper.pid
-    with pytest.raises(UserError, match=rf"broker 2 runs already \(pid {sleeper.pid}\)"):
+    with pytest.raises(UserError, match=rf"broker 2 is already running \(pid {sleeper.pid}\)"):
         refuse_running([broker])
 
 

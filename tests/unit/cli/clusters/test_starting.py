@@ -93,8 +93,8 @@ def test_a_broker_is_started_while_most_controllers_run(quorum, programs):
     with pytest.raises(UserError) as caught:
         refuse_too_few_controllers(quorum, [fourth])
     assert str(caught.value) == (
-        "0 of 3 controllers would run, and 2 have to: start more of them at once, as with `moldau"
-        f" cluster start 1 2 4 --data {quorum.path}`"
+        "0 of 3 controllers would run, but 2 are needed: start them together with `moldau cluster"
+        f" start 1 2 4 --data {quorum.path}`"
     )
     with pytest.raises(UserError, match=r"1 of 3 controllers .* `moldau cluster start 1 3 --data"):
         refuse_too_few_controllers(quorum, [third])
@@ -113,7 +113,7 @@ def test_a_broker_is_started_while_most_controllers_run(quorum, programs):
 
 def test_with_one_controller_that_one_has_to_run(brokers, programs, tmp_path):
     cluster = ClusterFolder(tmp_path, ClusterShape("id", 9092, 3))
-    with pytest.raises(UserError, match="broker 1, the controller, does not run: start it first"):
+    with pytest.raises(UserError, match="the controller broker 1 is not running: start it first"):
         refuse_too_few_controllers(cluster, brokers[1:])
     refuse_too_few_controllers(cluster, brokers)
     on_zookeeper = ClusterFolder(tmp_path, ClusterShape(None, 9092, 3, ZooKeeperChoice()))
@@ -123,7 +123,7 @@ def test_with_one_controller_that_one_has_to_run(brokers, programs, tmp_path):
 def test_what_an_earlier_run_said_does_not_count(brokers, programs):
     brokers[0].log.write_text("ready 127.0.0.1:9092\n")
     programs[1] = FAILS
-    with StopSignals() as signals, pytest.raises(UserError, match="broker 1 did not come up"):
+    with StopSignals() as signals, pytest.raises(UserError, match="broker 1 did not start"):
         bring_up(brokers, signals, lambda _: None)
 
 
@@ -131,7 +131,10 @@ def test_if_one_ends_its_last_lines_are_said_and_none_is_left(brokers, programs)
     programs[3] = FAILS
     brokers[2].log.write_text("ready, of an earlier run\n")
     said: list[str] = []
-    with StopSignals() as signals, pytest.raises(UserError, match=r"broker 3 .*: it ended; above"):
+    with (
+        StopSignals() as signals,
+        pytest.raises(UserError, match=r"broker 3 .*: it ended; the end of"),
+    ):
         bring_up(brokers, signals, said.append)
     assert [line for line in said if line.startswith(" ")] == ["  moldau: cannot listen"]
     assert nobody_runs(brokers)

@@ -48,7 +48,7 @@ def test_a_last_batch_that_is_not_whole_is_left_out_with_a_note(disk, size):
     assert walk.next_offset == 1
     [note] = walk.notes
     assert f"/log/{0:020d}.log: no whole batch at position {size}" in note
-    assert "left out" in note
+    assert "ignored" in note
 
 
 def test_a_damaged_batch_with_a_whole_one_behind_it_is_named_with_its_position(disk, size):
@@ -97,7 +97,7 @@ def test_behind_what_was_synced_damage_ends_the_log(disk):
     damaged = batch(1)[:-1] + b"!"
     walk = LogWalk([segment(disk, 0, batch(0), damaged, batch(2))], 0, synced=1)
     assert offsets(walk) == [0]
-    assert "left out" in walk.notes[0]
+    assert "ignored" in walk.notes[0]
     gap = LogWalk([segment(disk, 10, batch(10)), segment(disk, 15, batch(15))], 0, synced=11)
     assert offsets(gap) == [10]
 
@@ -136,10 +136,10 @@ def test_a_snapshot_is_read_to_its_footer(disk, snapshot):
 def test_a_snapshot_without_its_footer_is_cut_off(disk, snapshot):
     placed = list(snapshot_batches(disk, snapshot))
     disk.open(snapshot).truncate(placed[-1].batch.position)
-    with pytest.raises(DamagedMetadata, match="is cut off"):
+    with pytest.raises(DamagedMetadata, match="is truncated"):
         list(snapshot_batches(disk, snapshot))
     disk.open(snapshot).truncate(0)
-    with pytest.raises(DamagedMetadata, match="is cut off"):
+    with pytest.raises(DamagedMetadata, match="is truncated"):
         list(snapshot_batches(disk, snapshot))
 
 

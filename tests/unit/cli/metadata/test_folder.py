@@ -38,8 +38,8 @@ def test_a_place_has_the_last_name_of_its_path():
         ("/topics/order", "there is no /topics/order: did you mean /topics/orders?"),
         ("/zzz", "there is no /zzz: `moldau metadata ls /` shows what there is"),
         ("/empty/x", "there is no /empty/x: `moldau metadata ls /empty` shows what there is"),
-        ("/topics/orders/id/x", "/topics/orders/id is a value: there is nothing below it"),
-        ("/isr/0", "/isr is a value: there is nothing below it"),
+        ("/topics/orders/id/x", "/topics/orders/id is a value, not a folder"),
+        ("/isr/0", "/isr is a value, not a folder"),
     ],
 )
 def test_a_path_to_nothing_says_what_there_is(path, advice):

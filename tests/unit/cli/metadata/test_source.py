@@ -60,8 +60,8 @@ def test_how_far_a_voter_has_synced_is_read(disk, folder):
     [
         ("/nowhere", "there is no file or folder /nowhere: name a log directory with --folder"),
         ("/data/meta.properties", "is neither a segment"),
-        ("/other", "/other holds no log of metadata: name the log directory that has"),
-        ("/orders-0", "holds the log of another topic: `moldau log dump /orders-0` prints it"),
+        ("/other", "/other has no metadata log: name the log directory with"),
+        ("/orders-0", "has the log of another topic: `moldau log dump /orders-0` prints it"),
     ],
 )
 def test_what_has_no_metadata_is_refused_with_advice(disk, folder, named, refusal):

@@ -127,7 +127,7 @@ def test_records_that_do_not_add_up_are_named_with_file_and_position(world, disk
     position = append(disk, encode_change(change, 30))
     with pytest.raises(DamagedMetadata) as refused:
         read_state(disk, "/data")
-    assert str(refused.value).startswith(f"{LOG}: the batch at position {position} does not add up")
+    assert str(refused.value).startswith(f"{LOG}: the batch at position {position} is inconsistent")
 
 
 def test_a_partition_without_replicas_is_an_error_of_one_line(world, disk):

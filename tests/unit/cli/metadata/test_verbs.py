@@ -258,7 +258,7 @@ def test_to_find_nothing_is_refused(folder):
     assert (ran.status, ran.out) == (1, "")
     assert ran.err == "moldau: nothing matches 'nothing'\n"
     ran = moldau("metadata", "find", "leader", "--value", "9*", "--folder", folder)
-    assert "nothing matches 'leader' with a value like '9*'" in ran.err
+    assert "nothing matches 'leader' with a value that matches '9*'" in ran.err
 
 
 # log

@@ -60,7 +60,7 @@ def test_a_listener_without_a_host_is_on_this_machine(settings):
         ({"log.dirs": "/nowhere"}, "Unable to read meta.properties from /nowhere"),
         ({"controller.listener.names": None}, "controller.listener.names was not found"),
         ({"controller.listener.names": "x"}, "controller listener name: X"),
-        ({"advertised.listeners": "CONTROLLER://h:0"}, "is no endpoint"),
+        ({"advertised.listeners": "CONTROLLER://h:0"}, "is not an endpoint"),
     ],
 )
 def test_what_is_missing_is_named(settings, change, said):

@@ -281,9 +281,9 @@ def test_a_folder_that_is_none_is_one_line_that_names_it(out):
     ("words", "what"),
     [
         (["--out", "foo:bar"], "foo:bar/table cannot be read: Unrecognized filesystem type"),
-        (["--out", "/\udcff"], "'/\\udcff' is no text: expected UTF-8"),
-        (["--out", "/", "--key", "\udcff"], "'\\udcff' is no text: expected UTF-8"),
-        (["--out", "/", "--column", "\udcff"], "'\\udcff' is no text: expected UTF-8"),
+        (["--out", "/\udcff"], "'/\\udcff' is not text: expected UTF-8"),
+        (["--out", "/", "--key", "\udcff"], "'\\udcff' is not text: expected UTF-8"),
+        (["--out", "/", "--column", "\udcff"], "'\\udcff' is not text: expected UTF-8"),
     ],
 )
 def test_what_cannot_be_asked_is_one_line(words, what):

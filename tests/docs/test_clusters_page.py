@@ -1,4 +1,4 @@
-"""The page on running brokers: the commands of clusters on one machine work in their order."""
+"""The page on clusters: the commands of a cluster on one machine work in the order shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from kafka_harness.zookeeper_node import require_zookeeper
 from kits.local_cluster import ended_with_block, free_base_port
 
-PAGE = (Path(__file__).parents[2] / "docs" / "running.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text()
 SECTION, ON_ZOOKEEPER = (
     PAGE.split("\n## A cluster on one machine")[1].split("\n## ")[0].split("\n### On ZooKeeper\n")
 )
