@@ -2,7 +2,7 @@
 
     from moldau import AsyncProducer, Consumer, TopicPartition
 
-The names of the client are loaded when they are first used; see `moldau.client`.
+Names of the client are imported on first use; see `moldau.client`.
 """
 
 from __future__ import annotations

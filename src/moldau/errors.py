@@ -1,8 +1,7 @@
 """Every error that users can meet: `from moldau.errors import RecordTooLarge`.
 
-They stand in `moldau.base.errors`, in `moldau.client.errors` and the engine, and in
-`moldau.spark.errors`; this is where users import them from. `docs/errors.md` lists them. What is
-raised beyond these says that Moldau itself has a bug.
+This module collects the errors of `moldau.base`, `moldau.client`, `moldau.engine` and
+`moldau.spark`. `docs/errors.md` lists them. Any other exception is a bug in Moldau.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Where Spark finds Moldau by itself.
+"""Lets Spark discover `format("moldau")`.
 
-Before it gives up on an unknown format, Spark imports every top-level package whose name begins
-with `pyspark_` and asks it for a `DefaultSource`. So this package holds that name and nothing else:
-it is imported in every session of a machine, also in those that never read a topic.
+For an unknown format, Spark imports every top-level package whose name starts with `pyspark_` and
+looks for a `DefaultSource`. This package has only that name, because Spark imports it in every
+session, also in those that never read a topic.
 """
 
 from moldau.spark.provider import MoldauDataSource as DefaultSource

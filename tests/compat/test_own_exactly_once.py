@@ -175,6 +175,6 @@ def test_a_consumer_that_commits_automatically_is_refused(broker):
 
 def test_a_consumer_is_part_of_one_block_at_a_time(broker):
     with Scene(broker) as scene, scene.producer.transaction(scene.consumer):
-        with pytest.raises(InvalidState, match="open already"):
+        with pytest.raises(InvalidState, match="already open"):
             scene.producer.transaction(scene.consumer).__enter__()
         assert scene.copy() == VALUES

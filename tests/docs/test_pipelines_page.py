@@ -1,4 +1,4 @@
-"""The page on pipelines: commands, options and tables are those there are, and examples work."""
+"""The pages on pipelines: commands, options and tables exist, and examples work."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from moldau.spark.pipelines.metrics.folding import ANOMALY, COMPARED, FIGURES, R
 from moldau.spark.pipelines.metrics.samples import SERIES
 from moldau.spark.pipelines.metrics.series import KINDS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
-SECTIONS = {text.split(":")[0].lower().strip(): text for text in PAGE.split("\n## ")[1:]}
-"""By the first word of their heading: `activity`, `metrics`, ..."""
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "pipelines.md").read_text()
+PAGES = {name: (DOCS / "pipelines" / f"{name}.md").read_text() for name in PIPELINES}
 COMMAND = re.compile(r"^(?:\$ )?(moldau .*)$", re.MULTILINE)
+OPTION_TABLE = re.compile(r"^\| option \| default \|.*\n((?:\|.*\n)+)", re.MULTILINE)
 OUT = "/var/lib/moldau/customers"
 
 
@@ -50,20 +51,21 @@ def test_the_file_that_is_shown_can_be_read(tmp_path):
 
 
 def test_the_lines_that_are_shown_name_commands_and_options_that_exist():
-    lines = COMMAND.findall(PAGE)
-    assert len(lines) > 8
+    lines = COMMAND.findall("".join([PAGE, *PAGES.values()]))
+    assert len(lines) > 20
     for line in lines:
         words = shlex.split(line)[1:]
         command_of(words).make_context("moldau", words)
 
 
-@pytest.mark.parametrize("name", ["running one", *PIPELINES])
-def test_the_options_of_a_section_exist_with_the_defaults_that_are_shown(name):
-    section = next(text for heading, text in SECTIONS.items() if heading.startswith(name))
+@pytest.mark.parametrize("name", ["any", *PIPELINES])
+def test_the_options_of_a_page_exist_with_the_defaults_that_are_shown(name):
+    page = PAGES.get(name, PAGE)
     commands = [command_of(["pipeline", "run", name if name in PIPELINES else "activity"])]
-    commands += [command_of(shlex.split(line)[1:]) for line in COMMAND.findall(section)]
+    commands += [command_of(shlex.split(line)[1:]) for line in COMMAND.findall(page)]
     params = {name: one for command in commands for one in command.params for name in one.opts}
-    rows = re.findall(r"^\| `(--[a-z-]+)` \|([^|]*)\|", section, re.MULTILINE)
+    (table,) = OPTION_TABLE.findall(page)
+    rows = re.findall(r"^\| `(--[a-z-]+)` \|([^|]*)\|", table, re.MULTILINE)
     for option, shown in rows:
         default = shown.strip(" `")
         assert option in params, option
@@ -76,8 +78,7 @@ def test_the_options_of_a_section_exist_with_the_defaults_that_are_shown(name):
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_every_table_of_a_pipeline_is_described(name):
-    section = next(text for heading, text in SECTIONS.items() if heading.startswith(name))
-    described = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| [aA]", section, re.MULTILINE)
+    described = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| [aA]", PAGES[name], re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", " ".join(described))) >= set(PIPELINES[name].tables)
 
 
@@ -85,7 +86,7 @@ def test_every_table_of_a_pipeline_is_described(name):
 
 
 def test_the_result_that_is_shown_is_what_such_samples_give():
-    (line,) = re.findall(r'^\{"result".*$', SECTIONS["metrics"], re.MULTILINE)
+    (line,) = re.findall(r'^\{"result".*$', PAGES["metrics"], re.MULTILINE)
     shown = json.loads(line)
     start = datetime(2026, 11, 16, 12, tzinfo=UTC)
     sample = {
@@ -109,7 +110,7 @@ def test_the_result_that_is_shown_is_what_such_samples_give():
 
 
 def test_every_kind_and_least_change_is_named():
-    section = SECTIONS["metrics"]
+    section = PAGES["metrics"]
     assert tuple(re.findall(r"^\| `(gauge|count\w*|histogram)` \|", section, re.MULTILINE)) == KINDS
     assert all(f"`{unit}`" in section for unit in LEAST_CHANGES)
     assert "1.4826" in section
@@ -132,7 +133,7 @@ def customers(tmp_path):
 
 
 def test_the_examples_of_the_changelog_print_what_the_page_shows(customers):
-    (session,) = re.findall(r"```console\n(.*?)```", SECTIONS["changelog"], re.DOTALL)
+    (session,) = re.findall(r"```console\n(.*?)```", PAGES["changelog"], re.DOTALL)
     examples = re.findall(r"^\$ (moldau .*)\n((?:(?!\$ ).*\n)*)", session, re.MULTILINE)
     assert len(examples) == 2
     for line, shown in examples:
@@ -144,7 +145,7 @@ def test_the_examples_of_the_changelog_print_what_the_page_shows(customers):
 
 
 def test_the_example_without_spark_works(customers):
-    program, _ = re.findall(r"```python\n(.*?)```", SECTIONS["changelog"], re.DOTALL)
+    program, _ = re.findall(r"```python\n(.*?)```", PAGES["changelog"], re.DOTALL)
     names = {}
     exec(program.replace(OUT, str(customers)), names)
     assert names["rows"].to_pylist() == [

@@ -1,7 +1,7 @@
 """`moldau consume`: prints records.
 
-Without a group the partitions are read from where to where the options say. With one the group says
-where to go on, and what was printed is committed.
+Without a group, options decide where to start and stop. With a group, it starts at the committed
+offsets and commits what it has printed.
 """
 
 from __future__ import annotations
@@ -60,27 +60,27 @@ class WantedRecords:
 @click.argument("topics", nargs=-1, required=True, shell_complete=complete_topics)
 @regex_option
 @click.option("-p", "--partitions", metavar="N[,N-M...]", help="Only these partitions.")
-@click.option("-s", "--from", "begin", metavar="PLACE", help="Where to begin [start].")
-@click.option("-u", "--until", metavar="PLACE", help="Where to stop; that record is not printed.")
-@click.option("-e", "--exit", "to_end", is_flag=True, help="Stop at the end, as it is now.")
-@click.option("-n", "--count", type=click.IntRange(1), help="Stop after so many records.")
+@click.option("-s", "--from", "begin", metavar="PLACE", help="Where to start [start].")
+@click.option("-u", "--until", metavar="PLACE", help="Where to stop, exclusive.")
+@click.option("-e", "--exit", "to_end", is_flag=True, help="Stop at the current end.")
+@click.option("-n", "--count", type=click.IntRange(1), help="Stop after this many records.")
 @click.option(
     "-g", "--group", metavar="GROUP", shell_complete=complete_groups,
-    help="Read as a member of it; what was printed is committed.",
+    help="Read as a member of this group and commit printed records.",
 )  # fmt: skip
-@click.option("--grep", metavar="REGEX", help="Only records with this in their key or value.")
-@click.option("--read-committed", is_flag=True, help="Leave out what transactions did not commit.")
+@click.option("--grep", metavar="REGEX", help="Only records whose key or value matches.")
 @click.option(
-    "-o", "--output", type=click.Choice((*FORMATS, "json")), help="Form of the output [text]."
+    "--read-committed", is_flag=True, help="Skip records of open and aborted transactions."
 )
-@click.option("-f", "--format", "percent", metavar="FORMAT", help="Print records like this.")
-@click.option("--null", default="", metavar="TEXT", help="Print this for null [nothing].")
+@click.option("-o", "--output", type=click.Choice((*FORMATS, "json")), help="Output format [text].")
+@click.option("-f", "--format", "percent", metavar="FORMAT", help="Print records in this format.")
+@click.option("--null", default="", metavar="TEXT", help="Print null as this text [nothing].")
 @connection_options
 def consume(topics: tuple[str, ...], *, regex: bool, **options: Any) -> None:
-    r"""Print records of topics, and go on until Ctrl-C unless told to stop.
+    r"""Print records of topics, until Ctrl-C or the given end.
 
     \b
-    moldau consume orders -e                         all there is
+    moldau consume orders -e                         all records up to now
     moldau consume orders -s -10                     the last ten of each partition, then new ones
     moldau consume orders -s 1h -u @2026-01-31T12:00
     moldau consume orders -g billing -n 100          as a member of a group
@@ -88,12 +88,12 @@ def consume(topics: tuple[str, ...], *, regex: bool, **options: Any) -> None:
 
     \b
     PLACE   start, end, an offset, +N (after the start), -N (before the end),
-            @TIME (2026-01-31T12:00, or ms since 1970), or how long ago (90m, 1d12h)
+            @TIME (2026-01-31T12:00, or ms since 1970), or an age (90m, 1d12h)
     FORMAT  %t topic  %p partition  %o offset  %T time in ms  %d date  %d{strftime[%H:%M]}  %k key
             %v value  %v{hex}  %v{base64}  %h headers  %K and %S sizes of key and value  \n  \t  %%
             text is '%v\n', raw '%v', hex '%v{hex}\n'
 
-    Values are bytes and go to a pipe as they are; on a terminal what it would obey is escaped.
+    Values are printed unchanged in a pipe; on a terminal, control characters are escaped.
     """
     connection = Connection.of(options)
     wanted = _wanted(topics, regex, options)
@@ -126,11 +126,11 @@ def _wanted(topics: tuple[str, ...], regex: bool, options: dict[str, Any]) -> Wa
         raise UserError("--until and --exit exclude each other")
     if group is not None:
         if until is not None or numbers is not None:
-            raise UserError("with --group the group says what is read: leave out -p and --until")
+            raise UserError("--group cannot be combined with -p and --until")
         if begin.kind not in RESETS:
             raise UserError(
-                "with --group --from is start or end, for partitions it has not read yet;"
-                " to move a group: moldau group seek"
+                "with --group, --from is start or end, for partitions without a committed offset;"
+                " to move a group, use moldau group seek"
             )
     word = Position(PositionKind.LATEST) if to_end else None
     if until is not None:

@@ -1,4 +1,4 @@
-"""`moldau logs`: questions about the table that the log pipeline fills, answered without Spark."""
+"""`moldau logs`: searches the table of the log pipeline without Spark."""
 
 from __future__ import annotations
 
@@ -51,25 +51,30 @@ _COLUMNS: Final = [
 
 @click.group()
 def logs() -> None:
-    """The table of the log pipeline: search in it, without Spark."""
+    """Search the table of the log pipeline, without Spark."""
 
 
 @logs.command()
 @click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR",
               help="The folder of the pipeline's tables.")  # fmt: skip
-@click.option("-s", "--since", metavar="TIME", help="From here on: 2026-01-31T12:00, or 90m ago.")
-@click.option("-u", "--until", metavar="TIME", help="Before this.")
-@click.option("-l", "--level", metavar="LEVEL", help="This level or a more serious one.")
-@click.option("--host", metavar="NAME", help="Of this host.")
-@click.option("--service", metavar="NAME", help="Of this service.")
-@click.option("--path", metavar="PATH", help="From this file.")
+@click.option(
+    "-s",
+    "--since",
+    metavar="TIME",
+    help="From this time on: 2026-01-31T12:00, or an age such as 90m.",
+)
+@click.option("-u", "--until", metavar="TIME", help="Before this time.")
+@click.option("-l", "--level", metavar="LEVEL", help="This level or a more severe one.")
+@click.option("--host", metavar="NAME", help="Rows of this host.")
+@click.option("--service", metavar="NAME", help="Rows of this service.")
+@click.option("--path", metavar="PATH", help="Rows from this file.")
 @click.option(
     "-t",
     "--text",
     "texts",
     multiple=True,
     metavar="TEXT",
-    help="With this in the message or the stack trace; repeatable.",
+    help="Rows with this text in message or stack trace; repeatable.",
 )
 @click.option(
     "-r",
@@ -77,22 +82,22 @@ def logs() -> None:
     "expressions",
     multiple=True,
     metavar="REGEX",
-    help="With a match of this there; repeatable.",
+    help="Rows whose message or stack trace matches; repeatable.",
 )
 @click.option(
-    "--not", "without", multiple=True, metavar="TEXT", help="Without this there; repeatable."
+    "--not", "without", multiple=True, metavar="TEXT", help="Rows without this text; repeatable."
 )
-@click.option("-i", "--ignore-case", is_flag=True, help="All these in upper or lower case.")
+@click.option("-i", "--ignore-case", is_flag=True, help="Ignore case in these texts.")
 @click.option("--field", "fields", multiple=True, metavar="NAME=VALUE",
-              help="With this field; repeatable.")  # fmt: skip
+              help="Rows with this field; repeatable.")  # fmt: skip
 @click.option("-n", "--limit", type=click.IntRange(1), default=100, show_default=True,
-              help="So many rows, the newest.")  # fmt: skip
-@click.option("-f", "--follow", is_flag=True, help="Then print rows as they come, until Ctrl-C.")
+              help="The number of rows.")  # fmt: skip
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new rows until Ctrl-C.")
 @output_option
 def search(**given: Any) -> None:
-    """Print the newest rows that fulfil all conditions, the newest first.
+    """Print the newest rows that match all conditions, newest first.
 
-    With --follow they come in the order of time, a line each (JSON with -o json).
+    With --follow, rows are printed in the order of time, one line each (JSON with -o json).
     """
     try:
         from moldau.spark.pipelines.logs import search as searching  # noqa: PLC0415 - slow to load

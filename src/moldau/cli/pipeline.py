@@ -1,7 +1,7 @@
-"""`moldau pipeline`: pipelines on Spark, run, looked at, stopped, and written out for a cluster.
+"""`moldau pipeline`: runs, shows and stops pipelines on Spark, and prints spark-submit commands.
 
-What a pipeline can be told comes from its declaration; Spark itself is imported by who runs one.
-The file can also be given to `spark-submit`, which takes what follows `moldau pipeline`.
+The options of a pipeline come from its declaration. Spark is imported only by commands that run it.
+`spark-submit` can also run this file, with the arguments of `moldau pipeline`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _KINDS: Final[Mapping[Kind, click.ParamType[Any]]] = {
 
 @click.group()
 def pipeline() -> None:
-    """Pipelines on Spark: topics in, tables and topics out."""
+    """Run pipelines on Spark, from topics to tables and topics."""
 
 
 @pipeline.group("run", invoke_without_command=True, no_args_is_help=True)
@@ -65,9 +65,9 @@ def pipeline() -> None:
 )
 @click.pass_context
 def run_group(context: click.Context, file: Path | None) -> None:
-    r"""Run a pipeline until it is stopped; a restart goes on where it was.
+    r"""Run a pipeline until it is stopped; a restart continues where it ended.
 
-    Several run in one Spark if a file names them: a table for each, with its options.
+    A TOML file runs several pipelines in one Spark. It has a table per pipeline with its options.
 
     \b
     bootstrap-servers = "127.0.0.1:9092"
@@ -93,7 +93,7 @@ def place_options(command: Command) -> Command:
     for option in (
         click.option(
             "--desk", metavar="DIR",
-            help="Where lock and status are, if --out is not on this machine.",
+            help="The folder of lock and status, if --out is not local.",
         ),
         click.option("--out", required=True, metavar="DIR", help="The folder of its tables."),
     ):  # fmt: skip
@@ -106,27 +106,29 @@ def frame_options(command: Command) -> Command:
     for option in (
         click.option(
             "--conf", "conf", multiple=True, metavar="KEY=VALUE",
-            help="A setting of Spark; repeatable.",
+            help="A Spark setting; repeatable.",
         ),
         click.option(
-            "--group", metavar="NAME", help="Commit offsets to this group, for lag tools to see."
+            "--group", metavar="NAME", help="Commit offsets to this group, for lag tools."
         ),
-        click.option("--metrics-port", type=click.IntRange(1, 65535), help="Serve /metrics here."),
+        click.option(
+            "--metrics-port", type=click.IntRange(1, 65535), help="Serve /metrics on this port."
+        ),
         click.option(
             "--batch-rows", type=click.IntRange(1), default=1_000_000, show_default=True,
-            help="How many records a batch may have.",
+            help="The most records in a batch.",
         ),
         click.option(
             "--table-format", type=click.Choice(TABLE_FORMATS), default=PARQUET, show_default=True,
-            help="What tables are; for Delta and Iceberg Spark needs their libraries.",
+            help="The format of the tables; Spark needs the library of Delta or Iceberg.",
         ),
-        click.option("--once", is_flag=True, help="End when all there is has been read."),
+        click.option("--once", is_flag=True, help="Exit when all records have been read."),
         click.option(
             "--trigger", type=Milliseconds(zero=True), default="1s", show_default=True,
-            metavar="DURATION", help="How often a batch begins.",
+            metavar="DURATION", help="How often a batch starts.",
         ),
         click.option(
-            "--checkpoint", metavar="DIR", help="The folder of its checkpoint [in that of --out]."
+            "--checkpoint", metavar="DIR", help="The folder of its checkpoint [in --out]."
         ),
         click.option("--master", metavar="URL", help="Where Spark runs [here, two tasks a core]."),
     ):  # fmt: skip
@@ -183,7 +185,7 @@ def _submit_command(declared: Pipeline) -> click.Command:
 
     program = click.option(
         "--program", default=str(Path(__file__)), metavar="PATH",
-        help="This command's own file, where the driver runs, maybe in an image [as here].",
+        help="The path of cli/pipeline.py where the driver runs [as here].",
     )  # fmt: skip
     image = click.option("--image", help="The container image, on Kubernetes.")
     python = click.option(
@@ -202,7 +204,7 @@ for _one in PIPELINES.values():
 @place_options
 @output_option
 def status(out: str, desk: str | None, output: str) -> None:
-    """Show how a pipeline goes, or how it went."""
+    """Show the progress of a pipeline, or how it ended."""
     from moldau.spark.pipelines.places import Places  # noqa: PLC0415
     from moldau.spark.pipelines.running.desk import read_status  # noqa: PLC0415
 
@@ -215,7 +217,7 @@ def status(out: str, desk: str | None, output: str) -> None:
 @pipeline.command()
 @place_options
 def stop(out: str, desk: str | None) -> None:
-    """Have a pipeline end after its running batch, and wait for that."""
+    """Stop a pipeline after its running batch, and wait for it."""
     from moldau.spark.pipelines.places import Places  # noqa: PLC0415
     from moldau.spark.pipelines.running.desk import ask_to_stop, owner  # noqa: PLC0415
 
@@ -228,25 +230,31 @@ def stop(out: str, desk: str | None) -> None:
     while owner(folder) == process:
         if time.monotonic() > deadline:
             raise UserError(
-                f"process {process} still runs it: its batch takes long; asked once more, it does"
-                " not wait for the batch"
+                f"process {process} is still running its batch; stop it again to end it"
+                " without waiting for the batch"
             )
         time.sleep(_POLL_S)
     click.echo(f"moldau: the pipeline has ended (process {process})", err=True)
 
 
 @pipeline.command()
-@click.option("-t", "--topic", default="activity", show_default=True, help="Where to send.")
-@click.option("--rate", type=click.IntRange(1), default=1000, show_default=True, help="A second.")
-@click.option("-n", "--count", type=click.IntRange(1), help="End after so many events.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Which events.")
-@click.option("--late", type=click.FloatRange(0, 1), default=0.01, help="Share of late events.")
-@click.option("--broken", type=click.FloatRange(0, 1), default=0.001, help="Share of broken ones.")
+@click.option("-t", "--topic", default="activity", show_default=True, help="The topic to send to.")
+@click.option(
+    "--rate", type=click.IntRange(1), default=1000, show_default=True, help="Events per second."
+)
+@click.option("-n", "--count", type=click.IntRange(1), help="Exit after this many events.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="The seed of the random events."
+)
+@click.option("--late", type=click.FloatRange(0, 1), default=0.01, help="The share of late events.")
+@click.option(
+    "--broken", type=click.FloatRange(0, 1), default=0.001, help="The share of malformed events."
+)
 @connection_options
 def generate(**given: Any) -> None:
-    """Send made-up page views and searches, for the activity pipeline to count.
+    """Send random page views and searches for the activity pipeline.
 
-    Until it has sent so many, or SIGTERM or Ctrl-C: what was sent is still delivered.
+    It stops after --count events, or on SIGTERM or Ctrl-C; events already sent are still delivered.
     """
     from moldau.cli.pipelines.generating import Sending  # noqa: PLC0415
     from moldau.client.producer import Producer  # noqa: PLC0415

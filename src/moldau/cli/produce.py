@@ -1,7 +1,7 @@
-"""`moldau produce`: lines become records.
+"""`moldau produce`: sends lines as records.
 
-Lines are read in this thread and sent by the producer's own, so a slow pipe never holds up what was
-read already, and a slow broker holds up the reading: nothing piles up in between.
+This thread reads lines and the producer's thread sends them. A slow pipe does not delay records
+already read, and a slow broker slows down reading, so memory stays bounded.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class InputFormat:
             return percent_reader(self.percent, null)
         if self.delimiter is not None:
             if not self.delimiter:
-                raise UserError("-K needs something to cut at")
+                raise UserError("-K needs a delimiter")
             return key_reader(_bytes(self.delimiter), null)
         return value_reader(null)
 
@@ -79,26 +79,39 @@ class InputFormat:
 @click.command()
 @click.argument("topic", shell_complete=complete_topics)
 @click.argument("values", nargs=-1, metavar="[VALUE]...")
-@click.option("-i", "--input", "file", type=click.Path(path_type=Path), help="Read lines from it.")
-@click.option("-k", "--key", metavar="KEY", help="The key of every record that brings none.")
-@click.option("-K", "--key-delimiter", metavar="TEXT", help="Lines are KEY, this text and VALUE.")
 @click.option(
-    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; repeatable."
+    "-i", "--input", "file", type=click.Path(path_type=Path), help="Read lines from this file."
 )
-@click.option("-p", "--partition", type=click.IntRange(0), help="The partition of every record.")
-@click.option("--json", "is_json", is_flag=True, help="Lines are objects of JSON.")
-@click.option("-f", "--format", "percent", metavar="FORMAT", help="Lines are as this format says.")
-@click.option("--null", metavar="TEXT", help="A key or value of this text is null.")
-@click.option("--tombstone", is_flag=True, help="Lines are keys, or -k is; values are null.")
+@click.option("-k", "--key", metavar="KEY", help="The key of records without one.")
+@click.option(
+    "-K", "--key-delimiter", metavar="TEXT", help="Split lines into key and value at this text."
+)
+@click.option(
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Add a header; repeatable.",
+)
+@click.option(
+    "-p", "--partition", type=click.IntRange(0), help="Send all records to this partition."
+)
+@click.option("--json", "is_json", is_flag=True, help="Lines are JSON objects.")
+@click.option("-f", "--format", "percent", metavar="FORMAT", help="Parse lines with this format.")
+@click.option("--null", metavar="TEXT", help="Send a key or value with this text as null.")
+@click.option("--tombstone", is_flag=True, help="Send null values; lines (or -k) are keys.")
 @click.option("-z", "--compression", type=click.Choice(CODECS), help="Compress batches.")
-@click.option("--acks", type=click.Choice(("all", "1", "0")), help="Who must have a record [all].")
+@click.option(
+    "--acks", type=click.Choice(("all", "1", "0")), help="Acknowledgements to wait for [all]."
+)
 @connection_options
 def produce(topic: str, values: tuple[str, ...], file: Path | None, **options: Any) -> None:
-    r"""Send lines of standard input, of a file, or given here, as records.
+    r"""Send lines as records: from standard input, from a file, or from the arguments.
 
-    A line is a value; bytes go through as they are. Lines that are typed are numbered, and progress
-    is shown on a terminal; in a pipe nothing is said unless it fails. Ctrl-C ends the reading; what
-    was read is still delivered.
+    A line is a value; its bytes are sent unchanged. On a terminal, typed lines are numbered and
+    progress is shown. In a pipe, only errors are printed. Ctrl-C stops reading; records already
+    read are still delivered.
 
     \b
     moldau produce orders -K : < orders.txt          key:value
@@ -122,10 +135,10 @@ def produce(topic: str, values: tuple[str, ...], file: Path | None, **options: A
         tuple(given_header(text) for text in options["headers"]),
     )
     if values and file is not None:
-        raise UserError("values are given here, or in a file: not both")
+        raise UserError("give values as arguments or in a file, not both")
     if tombstone and key is not None:
         if values or file is not None:
-            raise UserError("--tombstone with -k is one record: there is nothing to read")
+            raise UserError("--tombstone with -k sends one record: leave out values and file")
         values = (key,)
     settings = _settings(connection, options)
     is_typed = not values and file is None and sys.stdin.isatty()

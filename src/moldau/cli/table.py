@@ -1,4 +1,4 @@
-"""`moldau table`: what the tables of pipelines hold, read without Spark; SQL with it."""
+"""`moldau table`: prints rows of pipelines' tables without Spark; SQL uses Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @click.group()
 def table() -> None:
-    """The tables of pipelines, dead letters too: look at them without Spark, or ask in SQL."""
+    """Read the tables of pipelines, without Spark or with SQL."""
 
 
 def _table_options(command: Command) -> Command:
@@ -39,7 +39,7 @@ def _table_options(command: Command) -> Command:
     for option in (
         click.option(
             "-c", "--column", "columns", multiple=True, metavar="NAME",
-            help="This column; repeatable.",
+            help="Print this column; repeatable.",
         ),
         click.option(
             "--out", required=True, metavar="DIR", help="The folder of the pipeline's tables."
@@ -53,21 +53,26 @@ def _table_options(command: Command) -> Command:
 @table.command("show")
 @_table_options
 @click.option(
-    "-k", "--key", "keys", multiple=True, metavar="KEY", help="This row of a changelog; repeatable."
+    "-k",
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="KEY",
+    help="Print this row of a changelog; repeatable.",
 )
 @click.option(
     "-n", "--limit", type=click.IntRange(1), default=100, show_default=True,
-    help="So many rows, the first; of a changelog by their keys.",
+    help="The number of rows.",
 )  # fmt: skip
 @output_option
 def show_rows(
     name: str | None, out: str, keys: tuple[str, ...], columns: tuple[str, ...], limit: int,
     output: str,
 ) -> None:  # fmt: skip
-    """Print rows of a table, in the order in which they were appended.
+    """Print the first rows of a table, in append order.
 
-    The table of a changelog is what is the case now: the last value of each key that is not
-    deleted. It needs no name; other pipelines have several tables.
+    For a changelog, print the last value of each key that is not deleted, ordered by key. It needs
+    no table name; other pipelines have several tables.
     """
     check_texts((out, name or "", keys, columns))
     chosen = PipelineTables(out).chosen(name)
@@ -75,7 +80,7 @@ def show_rows(
         _show_changelog(out, keys, columns, limit, output)
         return
     if keys:
-        raise UserError("--key is for the table of a changelog: ask others with moldau table sql")
+        raise UserError("--key works for changelogs only: use moldau table sql for other tables")
     found = _appended(out, chosen)
     _print(found.first(limit, columns), columns, output)
     _tell_of_more(limit, found.count())
@@ -85,22 +90,22 @@ def show_rows(
 @_table_options
 @click.option(
     "-n", "--limit", type=click.IntRange(1), default=10, show_default=True,
-    help="So many rows, the last.",
+    help="The number of rows.",
 )  # fmt: skip
-@click.option("-f", "--follow", is_flag=True, help="Then print rows as they come, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new rows until Ctrl-C.")
 @output_option
 def tail_rows(
     name: str | None, out: str, columns: tuple[str, ...], limit: int, follow: bool, output: str
 ) -> None:
-    """Print the rows that were appended last, in their order.
+    """Print the last rows of a table, in append order.
 
-    Of a changelog those that were changed last. With --follow rows are a line each (JSON with -o
-    json).
+    For a changelog, print the rows that changed last. With --follow, each row is one line (JSON
+    with -o json).
     """
     check_texts((out, name or "", columns))
     chosen = PipelineTables(out).chosen(name)
     if follow and (chosen == CHANGELOG_TABLE or output not in ("table", "json")):
-        raise UserError("--follow is for tables that rows are appended to, with -o table or json")
+        raise UserError("--follow works for append-only tables, with -o table or json")
     if chosen == CHANGELOG_TABLE:
         _print(_last_changed(out, columns, limit), columns, output)
         return
@@ -122,7 +127,7 @@ def tail_rows(
 @click.option("--out", required=True, metavar="DIR", help="The folder of the pipeline's tables.")
 @output_option
 def count_rows(name: str | None, out: str, output: str) -> None:
-    """Print how many rows a table has, or each table of the pipeline."""
+    """Print the number of rows of a table, or of each table of the pipeline."""
     check_texts((out, name or ""))
     tables = PipelineTables(out)
     names = tables.names if name is None else ()
@@ -134,12 +139,17 @@ def count_rows(name: str | None, out: str, output: str) -> None:
 @click.argument("question", metavar="SQL")
 @click.option("--out", required=True, metavar="DIR", help="The folder of the pipeline's tables.")
 @click.option(
-    "-n", "--limit", type=click.IntRange(1), default=100, show_default=True, help="So many rows."
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="The number of rows.",
 )
-@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
+@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting; repeatable.")
 @output_option
 def ask(question: str, out: str, limit: int, conf: tuple[str, ...], output: str) -> None:
-    r"""Answer a question in SQL about all tables of a pipeline; this starts Spark.
+    r"""Run a SQL query over all tables of a pipeline; this starts Spark.
 
     The table of a changelog has the name of its topic.
 

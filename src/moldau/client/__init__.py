@@ -1,10 +1,10 @@
 """The client library: producer, consumer and admin, for asyncio and for threads, on one engine.
 
-Names are loaded when they are first used, so that importing the package costs nothing and a
-producer does not bring the consumer along.
+Names are imported on first use: importing the package is cheap, and a producer does not load the
+consumer.
 
-Modules beside this one are public, and so is `processing`; the other rooms are not. What knows
-neither producers nor consumers is the engine's (`moldau.engine`).
+The modules in this folder and the package `processing` are public; the other packages are not. Code
+that producers and consumers share is in `moldau.engine`.
 """
 
 from __future__ import annotations

@@ -3,18 +3,17 @@
     async with AsyncAdmin("localhost:9092") as admin:
         await admin.create_topic("payments", partitions=6, configs={"cleanup.policy": "compact"})
         results = await admin.describe_topics(["payments", "refunds"])
-        results["payments"].partitions[0].leader       # raises what went wrong with it, if it did
+        results["payments"].partitions[0].leader       # raises the topic's error if it has one
         print(results.ok, results.errors)
 
     with Admin("localhost:9092") as admin:
         admin.alter_group_offsets("billing", {("payments", 0): 1234})
 
-A call on one item returns its result or raises its error; one on many returns `Results`, because
-half of it may have taken effect. Each call is routed to the brokers that can answer, and repeated
-until `timeout_ms` has passed where trying again can help. Where a broker is too old for what is
-asked, that is UnsupportedVersion.
+A call for one resource returns its result or raises its error. A call for several resources can
+succeed in part, so it returns `Results`. Each call goes to the brokers that can answer it, and
+retries until `timeout_ms` has passed. A broker that is too old raises UnsupportedVersion.
 
-Cancelled, a call ends at once; whether brokers carry out what they were sent is not known then.
+A cancelled call ends at once; requests already sent may still take effect.
 """
 
 from __future__ import annotations
@@ -147,19 +146,22 @@ class AdminCalls(
     GroupCalls,
     GroupOffsetCalls,
 ):
-    """Everything an admin can do."""
+    """All calls of an admin."""
 
 
 class AsyncAdmin(AdminFace, AdminCalls):
-    """Looks after a cluster in asyncio. Any number of tasks may use it at once."""
+    """Administers a cluster from asyncio. Any number of tasks may use it at once."""
 
     _loop: asyncio.AbstractEventLoop
 
     async def start(self) -> None:
-        """Find the cluster; NoBrokerReachable. `async with` does it. Cancelled, nothing is left."""
+        """Connect to the cluster; raises NoBrokerReachable if no broker answers.
+
+        `async with` calls it. If cancelled, it leaves no connections or tasks behind.
+        """
         self._check_not_closed()
         if self._running is not None:
-            raise InvalidState("the admin has been started already")
+            raise InvalidState("the admin is already started")
         self._loop = asyncio.get_running_loop()
         self._running = await self._opened()
 
@@ -170,7 +172,7 @@ class AsyncAdmin(AdminFace, AdminCalls):
         return asking
 
     async def close(self) -> None:
-        """End every connection; calls that are under way get ClientClosed. Twice is fine."""
+        """Close all connections; running calls raise ClientClosed. May be called twice."""
         running, was_closed = self._running, self._is_closed
         if running is not None and not was_closed:
             check_loop(self._loop, "admin")
@@ -216,15 +218,18 @@ def _blocking(
 
 
 class Admin(AdminFace):
-    """Looks after a cluster from threads, any number of them. Ctrl-C ends any call at once."""
+    """Administers a cluster from any number of threads. Ctrl-C ends a call at once."""
 
     _portal: Portal | None = None
 
     def start(self) -> None:
-        """Find the cluster; NoBrokerReachable. `with` does it."""
+        """Connect to the cluster; raises NoBrokerReachable if no broker answers.
+
+        `with` calls it.
+        """
         self._check_not_closed()
         if self._portal is not None:
-            raise InvalidState("the admin has been started already")
+            raise InvalidState("the admin is already started")
         portal = Portal("admin")
         try:
             self._running = portal.call(self._opened())
@@ -234,7 +239,7 @@ class Admin(AdminFace):
         self._portal = portal
 
     def close(self) -> None:
-        """End every connection; calls that are under way get ClientClosed. Twice is fine."""
+        """Close all connections; running calls raise ClientClosed. May be called twice."""
         running, portal = self._running, self._portal
         self._is_closed = True
         if running is None or portal is None or not portal.is_open:

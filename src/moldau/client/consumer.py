@@ -4,14 +4,13 @@
         async for record in consumer:                       # or
             print(record.offset, record.value)
         async for batch in consumer.batches(): ...          # lists of records of one partition
-        records = await consumer.poll(timeout_ms=1000)      # whatever is there
+        records = await consumer.poll(timeout_ms=1000)      # the records available now
 
     with Consumer("localhost:9092", group_id="g", topics=["t"]) as consumer:
         for record in consumer: ...
 
-Records are fetched ahead, and heartbeats are sent, whatever the program does meanwhile. A record is
-handed out once; it counts as done with when the next one is asked for (of a batch or a poll, when
-more is asked for), and only then may it be committed automatically.
+A background task fetches records ahead and sends heartbeats. Each record is returned once.
+Automatic commits include a record, batch or poll only after you have asked for the next one.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ __all__ = [
 
 
 class ConsumerKeywords(TypedDict, total=False):
-    """The settings of a consumer, but for deserializers: a dict of these is checked as such.
+    """The settings of a consumer without deserializers, to type-check a dict of settings.
 
-    Their defaults stand in the signature of `Consumer`.
+    The signature of `Consumer` has the defaults.
     """
 
     group_id: str | None
@@ -102,7 +101,7 @@ if TYPE_CHECKING:
     V_co = TypeVar("V_co", default=Raw, covariant=True)
 
     class AsyncConsumer(asynchronous.AsyncConsumer[K_co, V_co]):
-        """The same consumer, with the types that its deserializers stand for."""
+        """The consumer, typed by its deserializers."""
 
         @overload
         def __init__(
@@ -207,7 +206,7 @@ if TYPE_CHECKING:
         def __init__(self, bootstrap_servers: Servers = ..., **settings: Any) -> None: ...
 
     class Consumer(threaded.Consumer[K_co, V_co]):
-        """The same consumer, with the types that its deserializers stand for."""
+        """The consumer, typed by its deserializers."""
 
         @overload
         def __init__(

@@ -1,7 +1,6 @@
 """The settings of a consumer, under Kafka's names and with Kafka's defaults (4.3).
 
-Values, checked once when a consumer is made. Those of the connection stand in `engine.settings`;
-those that only a group needs are here too, because a user sets them at one place.
+They are checked once, when a consumer is created. Connection settings are in `engine.settings`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _DURATION_PREFIX: Final = "by_duration:"
 
 
 class ResetKind(Enum):
-    """Where to go on when there is no position, or none that exists."""
+    """Where to start if there is no valid offset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -61,24 +60,26 @@ class ResetPolicy(NamedTuple):
 def _duration_ms(text: str) -> int:
     found = re.fullmatch(_DURATION, text)
     if found is None or text in ("P", "") or text.endswith("T"):
-        raise ConfigError(f"auto_offset_reset: {text!r} is no ISO 8601 duration such as PT1H30M")
+        raise ConfigError(
+            f"auto_offset_reset: {text!r} is not an ISO 8601 duration such as PT1H30M"
+        )
     parts = found.groupdict("0").items()
     return round(sum(float(value.replace(",", ".")) * _UNIT_MS[unit] for unit, value in parts))
 
 
 class ConsumerSettings(Settings):
-    """What `Consumer` and `AsyncConsumer` are made with, beside the connection's settings."""
+    """The settings of `Consumer` and `AsyncConsumer` without those of the connection."""
 
     stats_callback: StatsCallback | None = None
-    """Gets the metrics every `statistics_interval_ms`; 0 never."""
+    """Receives the metrics every `statistics_interval_ms`; 0: never."""
     statistics_interval_ms: float = 0
     group_id: str | None = None
     group_instance_id: str | None = None
     """A static member: it may be away for `session_timeout_ms` without a rebalance (KIP-345)."""
     group_protocol: str = "classic"
-    """How the group divides its partitions: the members among themselves, which is `classic`."""
+    """The group protocol; only `classic` is supported."""
     partition_assignment_strategy: tuple[Any, ...] = ("range", "cooperative-sticky")
-    """Names of built-in assignors or assignors themselves, most wanted first."""
+    """Names of built-in assignors, or assignor objects, in order of preference."""
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
@@ -93,15 +94,15 @@ class ConsumerSettings(Settings):
     max_partition_fetch_bytes: int = 1_048_576
     max_poll_records: int = 500
     prefetch_max_bytes: int = 33_554_432
-    """Ours: fetched bytes that wait for the user, all partitions together; beyond it no fetch is
-    sent. One answer may pass it, by at most `fetch_max_bytes`."""
+    """Moldau only: the most fetched bytes that wait for the user, over all partitions. One response
+    may exceed it, by at most `fetch_max_bytes`."""
     check_crcs: bool = True
     client_rack: str = ""
     exclude_internal_topics: bool = True
     default_api_timeout_ms: int = 60_000
 
     def check(self) -> None:
-        """Refuse what cannot be, and what excludes each other."""
+        """Refuse invalid values and combinations."""
         check_callback(self.stats_callback)
         for name, least in _LEAST.items():
             at_least(least, name, getattr(self, name))
@@ -112,9 +113,9 @@ class ConsumerSettings(Settings):
                 f"group_protocol={self.group_protocol!r} is not supported yet: classic is"
             )
         if self.group_id == "":
-            raise ConfigError("group_id is a name; leave it out for a consumer without a group")
+            raise ConfigError("group_id is empty; leave it out for a consumer without a group")
         if self.group_instance_id == "":
-            raise ConfigError("group_instance_id is a name; leave it out for a dynamic member")
+            raise ConfigError("group_instance_id is empty; leave it out for a dynamic member")
         if self.group_id is not None and self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(
                 f"heartbeat_interval_ms={self.heartbeat_interval_ms} must be below"

@@ -2,7 +2,7 @@
 
     MoldauError
     `-- ClientError
-        |-- BrokerError             a code of the protocol: said by a broker, or found out here
+        |-- BrokerError             an error code, from a broker or found by the client
         |   |-- RequestTimedOut, RecordTooLarge, OffsetOutOfRange, UnsupportedVersion, ...
         |-- ConnectionLost, NoBrokerReachable, CorruptAnswer
         |-- SerializationFailed, BufferFull, DeliveryTimedOut, DeliveryAborted
@@ -10,13 +10,12 @@
         `-- ConcurrentUse, ClientClosed, ClientFailed, InvalidState, InvalidArgument,
             InvalidSetting
 
-Each says what happened, whether the same call may succeed later without anybody's doing
-(`retriable`), whether the client that raised it is of no more use (`fatal`), and what to do about
-it in one line (`advice`). `moldau.errors` has all of them for users.
+Each error has four attributes: `what` happened, `advice` on what to do, `retriable` (the same call
+may succeed later without a change) and `fatal` (the client can no longer be used). Users import
+errors from `moldau.errors`.
 
-What a broker refuses and what the client refuses by itself for the same reason have one name:
-`except RecordTooLarge` catches both. Those that have to do with connections and codes come from the
-engine; this module has them too, so that users need no other.
+Broker and client use the same class for the same reason: `except RecordTooLarge` catches both. This
+module re-exports the errors of connections and error codes from the engine.
 """
 
 # ruff: noqa: N818 - an exception here is named for what happened, as the protocol names its codes
@@ -31,13 +30,13 @@ from moldau.engine.errors import ClientError
 
 
 class SerializationFailed(ClientError):
-    """A serializer or deserializer raised; its exception is the cause."""
+    """A serializer, deserializer or partitioner failed; its exception is the cause."""
 
-    advice = "Check that the serializer fits the type of what it is given."
+    advice = "Check that the serializer accepts the type of the key or value."
 
 
 class BufferFull(ClientError):
-    """No room was left in the producer's buffer within max_block_ms."""
+    """The producer's buffer stayed full for max_block_ms."""
 
     retriable = True
     advice = "Send slower, wait with drain(), or raise buffer_memory or max_block_ms."
@@ -51,9 +50,9 @@ class DeliveryTimedOut(ClientError):
 
 
 class DeliveryAborted(ClientError):
-    """A record was given up: its transaction was aborted, or the producer closed before."""
+    """A record was not sent: its transaction was aborted, or the producer was closed."""
 
-    advice = "Send the record again if it is still wanted."
+    advice = "Send the record again if you still need it."
 
 
 # Consuming
@@ -68,22 +67,22 @@ class NoOffset(ClientError):
 class LogTruncated(ClientError):
     """The log lost records that had been consumed (KIP-320): an unclean leader election."""
 
-    advice = "Decide where to go on and seek there; the cluster has lost what it acknowledged."
+    advice = "Seek to an offset of your choice; the cluster has lost acknowledged records."
 
 
 class CommitFailed(ClientError):
-    """The member has left the group, so its partitions and their offsets belong to others now."""
+    """The member is no longer in the group; its partitions belong to other members."""
 
-    advice = "Process less between polls, or raise max_poll_interval_ms."
+    advice = "Process fewer records between polls, or raise max_poll_interval_ms."
 
 
 # The order of calls
 
 
 class ConcurrentUse(ClientError):
-    """Two tasks or threads use at once what is for one."""
+    """Two tasks or threads used one client at the same time."""
 
-    advice = "Give each its own client, or take turns."
+    advice = "Give each its own client, or use a lock."
 
 
 def _name_in_tracebacks() -> None:

@@ -1,10 +1,9 @@
-"""Functions of the user's that see every record on its way (KIP-42).
+"""Interceptors: user code that sees every record (KIP-42).
 
-Several stand in a chain, in order. One that changes what it sees hands its result to the next. One
-that fails is logged and passed over: the record goes on with what the one before made of it (B3).
-Which methods there are is the client's matter: `on_send` and `on_acknowledgement` of a producer,
-`on_consume` and `on_commit` of a consumer; an interceptor has those it needs. One that returns
-nothing where it should return what it made of its argument has failed, too.
+Several interceptors form a chain. Each gets the result of the one before. One that fails is logged
+and skipped; the chain continues with the previous result. Returning None instead of a result counts
+as a failure. The methods are `on_send` and `on_acknowledgement` for a producer, and `on_consume`
+and `on_commit` for a consumer. An interceptor needs at least one of them.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ METHODS: Final = ("on_send", "on_acknowledgement", "on_consume", "on_commit")
 
 
 class ProducerInterceptor(Protocol):
-    """Sees records before they are serialized, and what became of them."""
+    """Sees records before serialization, and their results."""
 
     def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
-        """Return the record to send instead, or the same; called in the thread that sends."""
+        """Return the same record or a replacement; called in the thread that sends."""
         ...
 
     def on_acknowledgement(
         self, metadata: RecordMetadata | None, error: ClientError | None
     ) -> None:
-        """Learn where a record was put, or why not; called on the event loop: be quick."""
+        """Receive the metadata or the error of a record; runs on the event loop, so be quick."""
         ...
 
 
 class InterceptorChain:
-    """Interceptors in their order."""
+    """Interceptors in order."""
 
     def __init__(self, interceptors: Iterable[Any], configs: Mapping[str, Any]) -> None:
         self._interceptors = _made(interceptors)
@@ -52,7 +51,7 @@ class InterceptorChain:
         return bool(self._interceptors)
 
     def changed(self, name: str, value: T, kind: type[Any] = object) -> T:
-        """Let each change a value in turn; what it returns is of that kind, and never nothing."""
+        """Pass a value through all interceptors; each must return an object of that kind."""
         for method in self._methods(name):
             try:
                 changed = method(value)
@@ -67,7 +66,7 @@ class InterceptorChain:
         return value
 
     def tell(self, name: str, *arguments: Any) -> None:
-        """Tell each something."""
+        """Call a method of each interceptor."""
         for method in self._methods(name):
             try:
                 method(*arguments)
@@ -81,27 +80,27 @@ class InterceptorChain:
                 yield method
 
     def close(self) -> None:
-        """Close those that can be closed."""
+        """Close all interceptors that have a `close` method."""
         self.tell("close")
 
 
 def _made(given: Any) -> tuple[Any, ...]:
-    """Check what the user gave; ConfigError if nothing of it would ever be called."""
+    """Return the user's interceptors; ConfigError if one has no method that is called."""
     if given == "":
         return ()  # as a properties file says that there are none
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ConfigError(
             f"interceptor_classes={given!r} is not a list of interceptors; names of Java classes"
-            " mean nothing here"
+            " do not work here"
         )
     return tuple(_one(each) for each in given)
 
 
 def _one(given: Any) -> Any:
-    """Take an interceptor, or make one of a class: the setting's name does suggest one."""
+    """Return an interceptor, or an instance of a class, which the setting's name suggests."""
     if not any(callable(getattr(given, name, None)) for name in METHODS):
         raise ConfigError(
-            f"interceptor_classes: {given!r} is no interceptor: it has none of {', '.join(METHODS)}"
+            f"interceptor_classes: {given!r} has none of the methods {', '.join(METHODS)}"
         )
     if not isinstance(given, type):
         return given
@@ -109,5 +108,5 @@ def _one(given: Any) -> Any:
         return given()
     except TypeError as error:
         raise ConfigError(
-            f"interceptor_classes: {given.__name__} cannot be made: {error}"
+            f"interceptor_classes: cannot create {given.__name__}: {error}"
         ) from error

@@ -1,7 +1,7 @@
 """The producer, for asyncio and for threads: the same names, settings and behaviour.
 
     async with AsyncProducer("localhost:9092") as producer:
-        delivery = producer.send("topic", b"value", key=b"key")   # at once, like StreamWriter.write
+        delivery = producer.send("topic", b"value", key=b"key")   # like StreamWriter.write
         await producer.drain()                                    # waits while the buffer is full
         metadata = await delivery
 
@@ -9,7 +9,7 @@
         delivery = producer.send("topic", b"value")               # waits while the buffer is full
         metadata = delivery.result()
 
-Records are gathered and sent in the background whatever the program does meanwhile.
+A background task batches and sends the records.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ __all__ = [
 
 
 class ProducerKeywords(TypedDict, total=False):
-    """The settings of a producer, but for serializers: a dict of these is checked as such.
+    """The settings of a producer without serializers, to type-check a dict of settings.
 
-    Their defaults stand in the signature of `Producer`.
+    The signature of `Producer` has the defaults.
     """
 
     acks: str | int
@@ -118,7 +118,7 @@ if TYPE_CHECKING:
     V = TypeVar("V", default=Raw)
 
     class AsyncProducer(asynchronous.AsyncProducer[K, V]):
-        """The same producer, with the types that its serializers stand for."""
+        """The producer, typed by its serializers."""
 
         @overload
         def __init__(
@@ -233,7 +233,7 @@ if TYPE_CHECKING:
         def __init__(self, bootstrap_servers: Servers = ..., **settings: Any) -> None: ...
 
     class Producer(threaded.Producer[K, V]):
-        """The same producer, with the types that its serializers stand for."""
+        """The producer, typed by its serializers."""
 
         @overload
         def __init__(

@@ -24,12 +24,12 @@ IDLE_MIN_MS: Final = 5_000
 
 
 class ProducerSettings(Settings):
-    """How records are gathered, sent and acknowledged. Times are in milliseconds."""
+    """How records are batched, sent and acknowledged. Times are in milliseconds."""
 
     acks: str | int = "all"
-    """`all` in-sync replicas, `1` for the leader alone, `0` for no answer at all."""
+    """`all` in-sync replicas, `1` for the leader only, `0` for no acknowledgement."""
     enable_idempotence: bool | None = None
-    """Each record once and in order despite retries; on unless other settings exclude it."""
+    """Each record once and in order, despite retries; on unless other settings exclude it."""
     transactional_id: str | None = None
     transaction_timeout_ms: int = 60_000
     batch_size: int = 16_384
@@ -42,13 +42,13 @@ class ProducerSettings(Settings):
     delivery_timeout_ms: int = 120_000
     request_timeout_ms: int = 30_000
     metadata_max_idle_ms: int = 300_000
-    """A topic that nothing was sent to for so long is no longer asked for (KIP-526)."""
+    """Metadata of a topic is dropped after this time without a record for it (KIP-526)."""
     compression_type: str = "none"
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
     compression_zstd_level: int = 3
     stats_callback: StatsCallback | None = None
-    """Gets the metrics every `statistics_interval_ms`; 0 never."""
+    """Receives the metrics every `statistics_interval_ms`; 0: never."""
     statistics_interval_ms: float = 0
     partitioner_ignore_keys: bool = False
     partitioner_adaptive_partitioning_enable: bool = True
@@ -71,11 +71,11 @@ class ProducerSettings(Settings):
 
     @cached_property
     def level(self) -> int | None:
-        """How hard that codec tries; None for its default."""
+        """The compression level; None for the codec's default."""
         return self._level(self.codec)
 
     def check(self) -> None:
-        """Refuse what cannot be, and what excludes each other."""
+        """Refuse invalid values and combinations."""
         if type(self.acks) not in (str, int) or self.acks not in ACKS:  # True is 1 to a dict
             raise ConfigError(f"acks={self.acks!r} is not one of all, 1, 0")
         check_callback(self.stats_callback)
@@ -87,7 +87,7 @@ class ProducerSettings(Settings):
         if self.delivery_timeout_ms < least:
             raise ConfigError(
                 f"delivery_timeout_ms={self.delivery_timeout_ms} is below linger_ms +"
-                f" request_timeout_ms ({least:g}): a batch would be given up before its answer"
+                f" request_timeout_ms ({least:g}): a batch would expire before its response"
             )
 
     def _check_numbers(self) -> None:
@@ -119,7 +119,7 @@ class ProducerSettings(Settings):
         }
         against = [reason for reason, applies in reasons.items() if applies]
         if self.transactional_id == "":
-            raise ConfigError("transactional_id is a name; leave it out for no transactions")
+            raise ConfigError("transactional_id is empty; leave it out for no transactions")
         if self.transactional_id is not None:
             if self.enable_idempotence is False:
                 against.append("enable_idempotence=False")

@@ -1,7 +1,7 @@
-"""What users of the client hold in their hands: records, where they are, and committed offsets.
+"""Records, their metadata, and committed offsets.
 
-Named tuples, because a consumer makes a million of them a second: they are built in C from columns,
-cannot change, compare by value and unpack.
+They are named tuples because a consumer creates very many of them. Named tuples are built in C from
+columns, are immutable, compare by value and unpack.
 """
 
 from __future__ import annotations
@@ -42,44 +42,44 @@ __all__ = [
 ]
 
 Header = tuple[str, bytes | None]
-"""The name and the value of one header; names may repeat, their order counts."""
+"""The name and the value of one header; names may repeat, and order is kept."""
 
 
 class Record(NamedTuple, Generic[K_co, V_co]):
-    """One record as it was consumed."""
+    """A consumed record."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
-    """Milliseconds since 1970; -1 where there is no timestamp."""
+    """Milliseconds since 1970; -1 if there is no timestamp."""
     timestamp_type: TimestampType
     key: K_co
     value: V_co
     headers: Sequence[Header] = ()
     leader_epoch: int | None = None
-    """The term of the leader that took the record, where the batch tells."""
+    """The epoch of the leader that appended the record, if the batch has it."""
 
 
 class ProducerRecord(NamedTuple, Generic[K_co, V_co]):
-    """One record to be sent, as interceptors see it."""
+    """A record to send, as interceptors see it."""
 
     topic: str
     value: V_co | None = None
     key: K_co | None = None
     partition: int | None = None
-    """None leaves the choice to the key or the partitioner."""
+    """None: the key or the partitioner decides."""
     timestamp_ms: int | None = None
-    """None takes the time of sending."""
+    """None: the time of sending."""
     headers: Sequence[Header] = ()
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record that was sent has been put."""
+    """The topic, partition and offset of a record that was sent."""
 
     topic: str
     partition: int
     offset: int
-    """-1 where the broker was not asked to acknowledge (acks=0)."""
+    """-1 without acknowledgements (acks=0)."""
     timestamp_ms: int
-    """The record's own time, or the broker's where the topic uses log append time."""
+    """The record's timestamp, or the broker's if the topic uses log append time."""

@@ -1,8 +1,8 @@
-"""Turning what programs hold into the bytes of keys and values, and back.
+"""Serializers and deserializers for keys and values.
 
-A serializer is a plain function from the value to bytes, an object with Kafka's three methods
-(`configure`, `serialize`, `close`), or the name of a built-in one. Likewise a deserializer. Nothing
-(None) stays nothing: a plain function is not asked, an object is and may decide otherwise.
+A serializer is a function from the value to bytes, an object with Kafka's three methods
+(`configure`, `serialize`, `close`), or the name of a built-in one. The same holds for
+deserializers. A function is not called for None; an object is, and may return bytes for it.
 
     AsyncProducer(value_serializer=str.encode)      a function
     AsyncProducer(value_serializer="json")          a built-in
@@ -24,10 +24,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Serializer(Protocol[T_contra]):
-    """Makes bytes; the user's own implements this."""
+    """Turns a key or value into bytes; implement this for your own types."""
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """Take the client's settings, once, before anything else."""
+        """Receive the client's settings; called once, first."""
         ...
 
     def serialize(self, topic: str, data: T_contra) -> bytes | None:
@@ -35,28 +35,28 @@ class Serializer(Protocol[T_contra]):
         ...
 
     def close(self) -> None:
-        """Give back what it holds; called once, last."""
+        """Release resources; called once, last."""
         ...
 
 
 class Deserializer(Protocol[T_co]):
-    """Reads bytes; the user's own implements this."""
+    """Turns bytes into a key or value; implement this for your own types."""
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """Take the client's settings, once, before anything else."""
+        """Receive the client's settings; called once, first."""
         ...
 
     def deserialize(self, topic: str, data: bytes | None) -> T_co:
-        """Return what the bytes of one key or value stand for."""
+        """Return the key or value for these bytes."""
         ...
 
     def close(self) -> None:
-        """Give back what it holds; called once, last."""
+        """Release resources; called once, last."""
         ...
 
 
 class Serde(NamedTuple):
-    """Both directions of one form."""
+    """Both directions of one format."""
 
     write: Callable[[Any], bytes]
     read: Callable[[bytes], Any]
@@ -149,7 +149,9 @@ def built_in(name: str) -> Serde:
     short = short.removesuffix("deserializer").removesuffix("serializer")
     make = BUILT_IN.get(_ALIASES.get(short, short))
     if make is None:
-        raise ConfigError(f"there is no serializer {name!r}; built in are {', '.join(BUILT_IN)}")
+        raise ConfigError(
+            f"there is no serializer {name!r}; built-in ones are {', '.join(BUILT_IN)}"
+        )
     return make()
 
 
@@ -179,7 +181,7 @@ def serialize_with(given: AnySerializer) -> Serialize | None:
     if method is not None:
         return _checked(method, name)
     if not callable(given):
-        raise ConfigError(f"{given!r} is neither a function nor has it serialize()")
+        raise ConfigError(f"{given!r} is not a function and has no serialize()")
     plain = given
 
     def serialize(_topic: str, value: Any) -> bytes | None:
@@ -208,7 +210,7 @@ def deserialize_with(given: AnyDeserializer) -> Deserialize | None:
     if method is not None:
         return _checked(method, name)
     if not callable(given):
-        raise ConfigError(f"{given!r} is neither a function nor has it deserialize()")
+        raise ConfigError(f"{given!r} is not a function and has no deserialize()")
     plain = given
 
     def deserialize(_topic: str, data: bytes | None) -> Any:
@@ -227,7 +229,7 @@ def _method(given: object, name: str) -> Callable[[str, Any], Any] | None:
     method: Callable[[str, Any], Any] | None = getattr(given, name, None)
     if method is not None and isinstance(given, type):
         called = given.__qualname__
-        raise ConfigError(f"{called} is a class, and an object is needed: {called}()")
+        raise ConfigError(f"{called} is a class; pass an object: {called}()")
     return method
 
 

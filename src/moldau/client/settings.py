@@ -1,9 +1,9 @@
 """How a client takes its settings: keywords with Kafka's names, defaults and meaning.
 
-A client's constructor lists its settings as keyword arguments, so that an editor completes them and
-a type checker finds a misspelt one. `accepts_kafka_names` lets it be called with the dotted names
-of a Kafka properties file too (`**{"linger.ms": 5}`). Under either name a value may be text as it
-stands in such a file, or in an environment variable: "false" is never taken for true.
+A client's constructor lists its settings as keyword arguments, for editors and type checkers.
+`accepts_kafka_names` also accepts the dotted names of a Kafka properties file
+(`**{"linger.ms": 5}`). A value may be text under either name, as in a properties file or an
+environment variable: "false" is never true.
 
     @accepts_kafka_names
     def __init__(self, bootstrap_servers: Servers = DEFAULT_SERVERS, *, linger_ms: float = 5, ...):
@@ -11,8 +11,8 @@ stands in such a file, or in an environment variable: "false" is never taken for
         self._connection = pick(ConnectionSettings, values)
         self._settings = pick(ProducerSettings, values)
 
-The values themselves stand in `consumer_settings`, `producer_settings` and, those of connections,
-in `engine.settings`.
+The values are defined in `consumer_settings`, `producer_settings` and, for connections, in
+`engine.settings`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a client tells of itself: numbers under the names of Kafka's metrics.
+"""Client metrics under Kafka's metric names.
 
-`metrics()` of a client returns them. With `stats_callback` a function gets them every
-`statistics_interval_ms`, as with librdkafka; it is called on the event loop's thread.
+`metrics()` of a client returns them. A `stats_callback` receives them every
+`statistics_interval_ms`, as with librdkafka; it runs on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from moldau.base.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 Metrics = Mapping[str, float]
-"""A number for each name; totals count from the start of the client."""
+"""A number per metric name; totals count from the start of the client."""
 StatsCallback = Callable[[Metrics], object]
 
 
 def check_callback(given: object) -> None:
-    """Refuse what is no function: each call would fail later, and only a log would say so."""
+    """Refuse an object that cannot be called; each call would only fail in the log."""
     if given is not None and not callable(given):
         raise ConfigError(f"stats_callback={given!r:.100} is not a function")
 
 
 class StatisticsSettings(Protocol):
-    """What the settings of a client say of them."""
+    """The settings of a client that concern metrics."""
 
     @property
     def stats_callback(self) -> StatsCallback | None: ...
@@ -36,7 +36,7 @@ class StatisticsSettings(Protocol):
 
 
 class Statistics:
-    """Calls a user's function with the metrics of a client, again and again."""
+    """Calls a user's function with the metrics of a client at each interval."""
 
     def __init__(self, settings: StatisticsSettings, metrics: Callable[[], Metrics]) -> None:
         self._callback = settings.stats_callback
@@ -45,7 +45,7 @@ class Statistics:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin, on the event loop that owns the client."""
+        """Start on the event loop that owns the client."""
         if self._callback is not None and self._interval_s > 0:
             self._timer = asyncio.get_running_loop().call_later(self._interval_s, self._report)
 
@@ -58,6 +58,6 @@ class Statistics:
             logger.exception("the stats_callback failed")
 
     def close(self) -> None:
-        """End it."""
+        """Stop."""
         if self._timer is not None:
             self._timer.cancel()

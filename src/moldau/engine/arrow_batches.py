@@ -29,18 +29,18 @@ _HEADERS: Final = pa.list_(_HEADER)
 
 
 class ArrowForm(NamedTuple):
-    """What record batches look like."""
+    """The layout of Arrow record batches."""
 
     headers: bool = False
-    """Whether there is a column of headers."""
+    """Whether there is a column `headers`."""
     dictionary_topics: bool = True
-    """Whether the topic, the same in every row, is written once; some readers want it plain."""
+    """Whether the topic is dictionary-encoded; some readers need a plain string."""
     time_unit: Literal["ms", "us"] = "us"
-    """Microseconds are what Spark takes; a time beyond their range is null then."""
+    """Spark needs microseconds; a timestamp outside their range becomes null."""
 
     @property
     def schema(self) -> Any:
-        """The `pyarrow.Schema` of every record batch of this form."""
+        """The `pyarrow.Schema` of record batches with this layout."""
         columns = [
             ("key", pa.binary()),
             ("value", pa.binary()),

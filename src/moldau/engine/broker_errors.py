@@ -1,8 +1,8 @@
-"""The codes of the protocol as exceptions: said by a broker, or found out on this side.
+"""The error codes of the protocol as exceptions, raised by a broker or by the client.
 
-Codes that callers act on have a class of their own; all others are a plain `BrokerError`. What a
-broker refuses and what a client refuses by itself for the same reason have one name: `except
-RecordTooLarge` catches both. The advice is for people who use a client.
+Codes that callers handle have their own classes; all others are a plain `BrokerError`. Broker and
+client use the same class for the same reason: `except RecordTooLarge` catches both. The advice is
+for users of a client.
 """
 
 # ruff: noqa: N818 - an exception here is named for what happened, as the protocol names its codes
@@ -16,10 +16,10 @@ from moldau.protocol.errors import ErrorCode
 
 
 class BrokerError(ClientError):
-    """A code of the protocol. Codes that users act on have a class of their own below."""
+    """A broker answered with an error code; common codes have their own classes."""
 
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
-    advice = "The broker's log may say more."
+    advice = "Check the broker's log."
     by_code: ClassVar[dict[ErrorCode, type[BrokerError]]] = {}
 
     def __init__(
@@ -35,7 +35,7 @@ class BrokerError(ClientError):
         super().__init__(message or self.code.text, advice=advice)
 
     def __init_subclass__(cls, *, code: ErrorCode | None = None) -> None:
-        """Make the class the one that is raised for a code."""
+        """Register the class for an error code."""
         super().__init_subclass__()
         if code is not None:
             cls.code = code
@@ -47,7 +47,7 @@ class BrokerError(ClientError):
 
 
 def broker_error(code: int, message: str | None = None) -> BrokerError:
-    """Make the exception for a code: of its own class where there is one."""
+    """Return the exception for an error code, of its own class if there is one."""
     known = ErrorCode.of(code)
     if known != code and message is None:
         message = f"The broker sent error code {code}, which this client does not know."
@@ -56,45 +56,45 @@ def broker_error(code: int, message: str | None = None) -> BrokerError:
 
 
 class RequestTimedOut(BrokerError, code=ErrorCode.REQUEST_TIMED_OUT):
-    """No answer in time, from the broker or within it; the request may have taken effect."""
+    """No response in time; the request may have taken effect."""
 
-    advice = "Try again, allow more time, or look whether the brokers are overloaded."
+    advice = "Try again, raise the timeout, or check whether the brokers are overloaded."
 
 
 class UnsupportedVersion(BrokerError, code=ErrorCode.UNSUPPORTED_VERSION):
-    """Broker and client have no version of this API in common."""
+    """Broker and client share no version of this API."""
 
-    advice = "Upgrade the broker, or do without what this call needs."
+    advice = "Upgrade the broker, or do not use this feature."
 
 
 class AuthenticationFailed(BrokerError, code=ErrorCode.SASL_AUTHENTICATION_FAILED):
-    """The broker did not accept who the client says it is."""
+    """The broker rejected the client's credentials."""
 
     fatal = True
-    advice = "Check the credentials and the mechanism."
+    advice = "Check the credentials and the SASL mechanism."
 
 
 class UnsupportedSaslMechanism(BrokerError, code=ErrorCode.UNSUPPORTED_SASL_MECHANISM):
-    """The broker does not offer the mechanism."""
+    """The broker does not support the SASL mechanism."""
 
     fatal = True
-    advice = "Choose one of those that the broker offers (sasl.enabled.mechanisms)."
+    advice = "Use one of the broker's mechanisms (sasl.enabled.mechanisms)."
 
 
 class UnknownServerError(BrokerError, code=ErrorCode.UNKNOWN_SERVER_ERROR):
-    """The broker met an error it has no code for."""
+    """The broker failed unexpectedly."""
 
-    advice = "Look into the broker's log."
+    advice = "Check the broker's log."
 
 
 class UnknownTopicOrPartition(BrokerError, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-    """There is no such topic or partition, or this client may not know of it."""
+    """The topic or partition does not exist, or the client has no permission to see it."""
 
     advice = "Create the topic first, or check its name."
 
 
 class UnknownTopicId(BrokerError, code=ErrorCode.UNKNOWN_TOPIC_ID):
-    """The topic has been deleted, and perhaps created again under another id."""
+    """The topic was deleted, and perhaps created again under another id."""
 
     advice = "Try again: the client looks the topic up anew."
 
@@ -102,13 +102,13 @@ class UnknownTopicId(BrokerError, code=ErrorCode.UNKNOWN_TOPIC_ID):
 class InvalidTopic(BrokerError, code=ErrorCode.INVALID_TOPIC_EXCEPTION):
     """The topic name is invalid or may not be used here."""
 
-    advice = "Up to 249 letters, digits, dots, underscores and dashes; not '.' or '..'."
+    advice = "Use up to 249 letters, digits, dots, underscores and dashes; not '.' or '..'."
 
 
 class TopicAlreadyExists(BrokerError, code=ErrorCode.TOPIC_ALREADY_EXISTS):
-    """A topic of this name exists."""
+    """A topic with this name exists."""
 
-    advice = "Use the topic that is there, or choose another name."
+    advice = "Use the existing topic, or choose another name."
 
 
 class TopicDeletionDisabled(BrokerError, code=ErrorCode.TOPIC_DELETION_DISABLED):
@@ -120,43 +120,43 @@ class TopicDeletionDisabled(BrokerError, code=ErrorCode.TOPIC_DELETION_DISABLED)
 class InvalidPartitions(BrokerError, code=ErrorCode.INVALID_PARTITIONS):
     """The number of partitions is invalid."""
 
-    advice = "At least one, and never fewer than there are."
+    advice = "Use at least one partition, and not fewer than the topic has."
 
 
 class InvalidReplicationFactor(BrokerError, code=ErrorCode.INVALID_REPLICATION_FACTOR):
     """The replication factor is below one or above the number of brokers."""
 
-    advice = "Ask for one to as many replicas as there are brokers."
+    advice = "Use at least one replica, and not more than there are brokers."
 
 
 class InvalidReplicaAssignment(BrokerError, code=ErrorCode.INVALID_REPLICA_ASSIGNMENT):
     """The replica assignment is invalid."""
 
-    advice = "Name brokers that are there, each once for a partition."
+    advice = "Use existing brokers, each once per partition."
 
 
 class InvalidConfig(BrokerError, code=ErrorCode.INVALID_CONFIG):
     """A configuration of a topic, broker or group is invalid."""
 
-    advice = "Correct the name or the value; the error says which."
+    advice = "Correct the config named in the text."
 
 
 class InvalidRequest(BrokerError, code=ErrorCode.INVALID_REQUEST):
-    """The request contradicts itself or the protocol."""
+    """The broker rejected the request as invalid."""
 
-    advice = "Check the arguments; where they are right, the broker does not know what was asked."
+    advice = "Check the arguments, and that the broker supports this request."
 
 
 class PolicyViolation(BrokerError, code=ErrorCode.POLICY_VIOLATION):
-    """A policy of the cluster forbids it."""
+    """A policy of the cluster forbids this."""
 
-    advice = "Ask whoever runs the cluster what its policy allows."
+    advice = "Ask the administrators of the cluster."
 
 
 class LeaderNotAvailable(BrokerError, code=ErrorCode.LEADER_NOT_AVAILABLE):
     """The partition has no leader right now."""
 
-    advice = "Try again: a leader is elected soon, unless all replicas are down."
+    advice = "Try again: the cluster elects a leader soon, unless all replicas are down."
 
 
 class NotLeaderOrFollower(BrokerError, code=ErrorCode.NOT_LEADER_OR_FOLLOWER):
@@ -178,13 +178,13 @@ class NotController(BrokerError, code=ErrorCode.NOT_CONTROLLER):
 
 
 class FencedLeaderEpoch(BrokerError, code=ErrorCode.FENCED_LEADER_EPOCH):
-    """The client knows an older leader than the broker."""
+    """The client's leader epoch is older than the broker's."""
 
     advice = "Try again: the client looks for the new leader."
 
 
 class UnknownLeaderEpoch(BrokerError, code=ErrorCode.UNKNOWN_LEADER_EPOCH):
-    """The client knows a newer leader than the broker."""
+    """The client's leader epoch is newer than the broker's."""
 
     advice = "Try again: the broker learns of the new leader soon."
 
@@ -192,13 +192,13 @@ class UnknownLeaderEpoch(BrokerError, code=ErrorCode.UNKNOWN_LEADER_EPOCH):
 class StorageFailed(BrokerError, code=ErrorCode.KAFKA_STORAGE_ERROR):
     """A disk of the broker failed."""
 
-    advice = "Look at the broker's log and its disks."
+    advice = "Check the broker's log and disks."
 
 
 class ThrottlingQuotaExceeded(BrokerError, code=ErrorCode.THROTTLING_QUOTA_EXCEEDED):
-    """The quota is used up for now."""
+    """The client has exceeded its quota."""
 
-    advice = "Try again later, or have the quota raised."
+    advice = "Try again later, or ask for a higher quota."
 
 
 class SecurityDisabled(BrokerError, code=ErrorCode.SECURITY_DISABLED):
@@ -208,140 +208,139 @@ class SecurityDisabled(BrokerError, code=ErrorCode.SECURITY_DISABLED):
 
 
 class TopicAuthorizationFailed(BrokerError, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-    """No permission on the topic."""
+    """The client has no permission on the topic."""
 
-    advice = "Have an ACL added that allows it, or check who the client logs in as."
+    advice = "Ask for an ACL, or check the client's principal."
 
 
 class GroupAuthorizationFailed(BrokerError, code=ErrorCode.GROUP_AUTHORIZATION_FAILED):
-    """No permission on the group."""
+    """The client has no permission on the group."""
 
-    advice = "Have an ACL added that allows it, or check who the client logs in as."
+    advice = "Ask for an ACL, or check the client's principal."
 
 
 class ClusterAuthorizationFailed(BrokerError, code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
-    """No permission on the cluster."""
+    """The client has no permission on the cluster."""
 
-    advice = "Have an ACL added that allows it, or check who the client logs in as."
+    advice = "Ask for an ACL, or check the client's principal."
 
 
 class TransactionalIdAuthorizationFailed(
     BrokerError, code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 ):
-    """No permission on the transactional id."""
+    """The client has no permission on the transactional id."""
 
     fatal = True
-    advice = "Have an ACL added that allows it, or check who the client logs in as."
+    advice = "Ask for an ACL, or check the client's principal."
 
 
 class RecordTooLarge(BrokerError, code=ErrorCode.MESSAGE_TOO_LARGE):
     """A record is larger than the producer's max_request_size or the topic's max.message.bytes."""
 
-    advice = "Send less in one record, or raise both limits."
+    advice = "Send a smaller record, or raise both limits."
 
 
 class CorruptMessage(BrokerError, code=ErrorCode.CORRUPT_MESSAGE):
-    """A batch does not have its own checksum."""
+    """The checksum of a batch is wrong."""
 
-    advice = "Try again; if it stays, the network or a disk damages records."
+    advice = "Try again; if it persists, check the network and the disks."
 
 
 class InvalidRecord(BrokerError, code=ErrorCode.INVALID_RECORD):
-    """A record breaks a rule of its topic; in a compacted one it needs a key."""
+    """A record is invalid for its topic; compacted topics require keys."""
 
-    advice = "Give the record a key where its topic is compacted."
+    advice = "Set a key if the topic is compacted."
 
 
 class InvalidTimestamp(BrokerError, code=ErrorCode.INVALID_TIMESTAMP):
     """A timestamp is further from the broker's clock than the topic allows."""
 
     advice = (
-        "Set the clock, or the timestamp; the topic has message.timestamp.before.max.ms "
-        "and .after.max.ms."
+        "Correct the clock or the timestamp; see message.timestamp.before.max.ms and .after.max.ms."
     )
 
 
 class UnsupportedForMessageFormat(BrokerError, code=ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT):
-    """The record format of the topic cannot do this."""
+    """The record format of the topic does not support this."""
 
-    advice = "Upgrade the record format of the topic, or do without what was asked."
+    advice = "Upgrade the record format of the topic, or do not use this feature."
 
 
 class UnsupportedCompressionType(BrokerError, code=ErrorCode.UNSUPPORTED_COMPRESSION_TYPE):
-    """The compression is not known in the version that was agreed on."""
+    """The broker does not support this compression type."""
 
     advice = "Choose another compression_type, or upgrade the broker."
 
 
 class InvalidRequiredAcks(BrokerError, code=ErrorCode.INVALID_REQUIRED_ACKS):
-    """Required acknowledgements are 0, 1 or all."""
+    """acks is not 0, 1 or all."""
 
     advice = "Set acks to 0, 1 or all."
 
 
 class NotEnoughReplicas(BrokerError, code=ErrorCode.NOT_ENOUGH_REPLICAS):
-    """Fewer replicas are in sync than min.insync.replicas asks for; nothing was written."""
+    """Fewer replicas are in sync than min.insync.replicas; nothing was written."""
 
-    advice = "Bring brokers back, or lower min.insync.replicas."
+    advice = "Restart failed brokers, or lower min.insync.replicas."
 
 
 class NotEnoughReplicasAfterAppend(BrokerError, code=ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
-    """The record was written, then too few replicas were in sync."""
+    """The record was written, but too few replicas are in sync."""
 
-    advice = "Bring brokers back, or lower min.insync.replicas."
+    advice = "Restart failed brokers, or lower min.insync.replicas."
 
 
 class OutOfOrderSequence(BrokerError, code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-    """The broker expected another sequence number: a batch before this one was lost."""
+    """The broker expected another sequence number: an earlier batch was lost."""
 
-    advice = "The records of this partition are incomplete: decide whether to send them again."
+    advice = "Records are missing in this partition: send them again if you need them."
 
 
 class DuplicateSequence(BrokerError, code=ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-    """The batch had been written before."""
+    """The batch was already written."""
 
-    advice = "Nothing is to be done: the records are there once."
+    advice = "Do nothing: the records are in the log once."
 
 
 class UnknownProducerId(BrokerError, code=ErrorCode.UNKNOWN_PRODUCER_ID):
-    """The broker holds no state of this producer any more."""
+    """The broker has no state of this producer."""
 
-    advice = "Send again; make a new producer if it stays."
+    advice = "Send again; if it persists, create a new producer."
 
 
 class ProducerFenced(BrokerError, code=ErrorCode.PRODUCER_FENCED):
     """A newer producer uses the same transactional id."""
 
     fatal = True
-    advice = "Close this producer; only one may use a transactional id."
+    advice = "Close this producer; only one at a time may use a transactional id."
 
 
 class InvalidProducerEpoch(ProducerFenced, code=ErrorCode.INVALID_PRODUCER_EPOCH):
     """A partition's leader knows a newer epoch: the producer is fenced, or its transaction ended.
 
-    An abort tells which: after a transaction that timed out it heals, else it is ProducerFenced.
+    Abort to find out: it succeeds if the transaction has timed out, else it raises ProducerFenced.
     """
 
     fatal = False
-    advice = "Abort: if that raises ProducerFenced too, close this producer."
+    advice = "Abort; if that raises ProducerFenced, close this producer."
 
 
 class TransactionAbortable(BrokerError, code=ErrorCode.TRANSACTION_ABORTABLE):
-    """The transaction must be aborted; the producer may go on with the next."""
+    """The transaction must be aborted; the producer can start the next one."""
 
-    advice = "Abort the transaction and begin it again."
+    advice = "Abort the transaction and start it again."
 
 
 class InvalidTransactionState(BrokerError, code=ErrorCode.INVALID_TXN_STATE):
     """The transaction is not in a state that allows this."""
 
-    advice = "Abort the transaction; if that fails too, make a new producer."
+    advice = "Abort the transaction; if that fails, create a new producer."
 
 
 class InvalidProducerIdMapping(BrokerError, code=ErrorCode.INVALID_PRODUCER_ID_MAPPING):
     """The producer id does not belong to the transactional id."""
 
-    advice = "Abort the transaction; if that fails too, make a new producer."
+    advice = "Abort the transaction; if that fails, create a new producer."
 
 
 class InvalidTransactionTimeout(BrokerError, code=ErrorCode.INVALID_TRANSACTION_TIMEOUT):
@@ -352,33 +351,33 @@ class InvalidTransactionTimeout(BrokerError, code=ErrorCode.INVALID_TRANSACTION_
 
 
 class ConcurrentTransactions(BrokerError, code=ErrorCode.CONCURRENT_TRANSACTIONS):
-    """The transaction before is still being completed."""
+    """The previous transaction is not complete yet."""
 
-    advice = "Try again: the transaction before ends soon."
+    advice = "Try again: the previous transaction ends soon."
 
 
 class TransactionCoordinatorFenced(BrokerError, code=ErrorCode.TRANSACTION_COORDINATOR_FENCED):
     """A newer transaction coordinator has taken over."""
 
-    advice = "Try again: the new coordinator is found soon."
+    advice = "Try again: the client finds the new coordinator soon."
 
 
 class TransactionalIdNotFound(BrokerError, code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
-    """There is no such transactional id."""
+    """The transactional id does not exist."""
 
-    advice = "Check its name; an id that was not used for long has expired."
+    advice = "Check its name; unused ids expire."
 
 
 class CoordinatorLoading(BrokerError, code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
-    """The coordinator is still reading its state."""
+    """The coordinator is still loading its state."""
 
-    advice = "Try again: that takes seconds after a broker started."
+    advice = "Try again: loading takes seconds after a broker starts."
 
 
 class CoordinatorNotAvailable(BrokerError, code=ErrorCode.COORDINATOR_NOT_AVAILABLE):
-    """There is no coordinator right now."""
+    """The coordinator is not available."""
 
-    advice = "Try again; if it stays, look whether the internal topics have leaders."
+    advice = "Try again; if it persists, check that the internal topics have leaders."
 
 
 class NotCoordinator(BrokerError, code=ErrorCode.NOT_COORDINATOR):
@@ -388,58 +387,58 @@ class NotCoordinator(BrokerError, code=ErrorCode.NOT_COORDINATOR):
 
 
 class OffsetOutOfRange(BrokerError, code=ErrorCode.OFFSET_OUT_OF_RANGE):
-    """The position lies outside of the log: deleted by retention, or beyond its end."""
+    """The offset is outside the log: deleted by retention, or beyond its end."""
 
     advice = "Seek, or set auto_offset_reset to earliest or latest."
 
 
 class OffsetNotAvailable(BrokerError, code=ErrorCode.OFFSET_NOT_AVAILABLE):
-    """The new leader does not know yet how far the log is committed."""
+    """The new leader does not know the high watermark yet."""
 
-    advice = "Try again: the leader knows it soon."
+    advice = "Try again: the leader learns it soon."
 
 
 class UnstableOffsetCommit(BrokerError, code=ErrorCode.UNSTABLE_OFFSET_COMMIT):
-    """Offsets of an open transaction are not settled yet."""
+    """An open transaction has uncommitted offsets for the partition."""
 
     advice = "Try again once the transaction has ended."
 
 
 class OffsetMetadataTooLarge(BrokerError, code=ErrorCode.OFFSET_METADATA_TOO_LARGE):
-    """The metadata beside a committed offset is too large."""
+    """The metadata of a committed offset is too large."""
 
-    advice = "Commit less text beside the offset, or raise offset.metadata.max.bytes."
+    advice = "Commit less metadata, or raise offset.metadata.max.bytes."
 
 
 class IllegalGeneration(BrokerError, code=ErrorCode.ILLEGAL_GENERATION):
-    """The group has rebalanced since."""
+    """The group has rebalanced since the member joined."""
 
-    advice = "Go on reading: the member joins again by itself."
+    advice = "Continue to poll: the member rejoins by itself."
 
 
 class UnknownMember(BrokerError, code=ErrorCode.UNKNOWN_MEMBER_ID):
-    """The group does not know this member any more."""
+    """The group does not know this member."""
 
-    advice = "Go on reading: the member joins again by itself."
+    advice = "Continue to poll: the member rejoins by itself."
 
 
 class RebalanceInProgress(BrokerError, code=ErrorCode.REBALANCE_IN_PROGRESS):
     """The group is rebalancing."""
 
-    advice = "Go on reading: the member takes part by itself."
+    advice = "Continue to poll: the member rejoins by itself."
 
 
 class MemberIdRequired(BrokerError, code=ErrorCode.MEMBER_ID_REQUIRED):
-    """The member must join again with the id it was given (KIP-394)."""
+    """The member must rejoin with its new member id (KIP-394)."""
 
-    advice = "Go on reading: the member joins again by itself."
+    advice = "Continue to poll: the member rejoins by itself."
 
 
 class FencedInstanceId(BrokerError, code=ErrorCode.FENCED_INSTANCE_ID):
     """Another member has taken over this group_instance_id."""
 
     fatal = True
-    advice = "Give every member a group_instance_id of its own."
+    advice = "Give each member its own group_instance_id."
 
 
 class GroupMaxSizeReached(BrokerError, code=ErrorCode.GROUP_MAX_SIZE_REACHED):
@@ -450,29 +449,29 @@ class GroupMaxSizeReached(BrokerError, code=ErrorCode.GROUP_MAX_SIZE_REACHED):
 
 
 class InconsistentGroupProtocol(BrokerError, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL):
-    """The member shares no assignor with the rest of the group."""
+    """The member supports no assignor of the group."""
 
-    advice = "Use an assignor that every member of the group has."
+    advice = "Use an assignor that all members support."
 
 
 class InvalidGroupId(BrokerError, code=ErrorCode.INVALID_GROUP_ID):
     """The group id is invalid."""
 
     fatal = True
-    advice = "Choose a group id that is not empty."
+    advice = "Use a group id that is not empty."
 
 
 class InvalidSessionTimeout(BrokerError, code=ErrorCode.INVALID_SESSION_TIMEOUT):
-    """session_timeout_ms is outside of the broker's range."""
+    """session_timeout_ms is outside the broker's limits."""
 
     fatal = True
-    advice = "Look at group.min.session.timeout.ms and group.max.session.timeout.ms of the broker."
+    advice = "Check the broker's group.min.session.timeout.ms and group.max.session.timeout.ms."
 
 
 class GroupIdNotFound(BrokerError, code=ErrorCode.GROUP_ID_NOT_FOUND):
-    """There is no such group."""
+    """The group does not exist."""
 
-    advice = "Check the name; a group without members and offsets is forgotten."
+    advice = "Check the name; a group without members and offsets is deleted."
 
 
 class NonEmptyGroup(BrokerError, code=ErrorCode.NON_EMPTY_GROUP):
@@ -494,18 +493,18 @@ class ReassignmentInProgress(BrokerError, code=ErrorCode.REASSIGNMENT_IN_PROGRES
 
 
 class NoReassignmentInProgress(BrokerError, code=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS):
-    """No reassignment is going on."""
+    """No reassignment is in progress."""
 
-    advice = "Nothing is to be done: it has ended, or never began."
+    advice = "Do nothing: it has ended or never started."
 
 
 class ElectionNotNeeded(BrokerError, code=ErrorCode.ELECTION_NOT_NEEDED):
-    """The leader is already the right one."""
+    """The partition already has the requested leader."""
 
-    advice = "Nothing is to be done."
+    advice = "Do nothing."
 
 
 class ResourceNotFound(BrokerError, code=ErrorCode.RESOURCE_NOT_FOUND):
-    """There is no such resource."""
+    """The resource does not exist."""
 
     advice = "Check its name."

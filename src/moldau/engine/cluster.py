@@ -133,7 +133,7 @@ class Cluster:
         `close` leaves nothing behind either way.
         """
         if self._refresher is not None:
-            raise InvalidState("the client has been started already")
+            raise InvalidState("the client is already started")
         await self._find()
         self._refreshed_at = self.ports.clock.monotonic()
         self._refresher = in_background(
@@ -301,7 +301,7 @@ class Cluster:
             self._forget_brokers()
         raise_for(answer.error_code)
         if not answer.brokers:
-            raise NoBrokerReachable("the broker that was asked does not know the others yet")
+            raise NoBrokerReachable("the broker does not know the other brokers yet")
         image = self.image.merged(answer, complete=everything)
         if watched and not everything:
             # By what is watched now: the answer may be older than the last wish.
@@ -457,7 +457,7 @@ class Cluster:
             link = self._links.to(broker, lane, self.image.cluster_id)
         if link is None:
             self.request_refresh()
-            raise ConnectionLost(f"broker {broker_id} is not among those that are known")
+            raise ConnectionLost(f"broker {broker_id} is unknown")
         try:
             return await link.connected()
         except ConnectionLost:

@@ -394,10 +394,10 @@ class ClientConnection:
 
     def _answered(self, frame: memoryview, *, is_last: bool) -> None:
         if not self._waiting:
-            raise ProtocolError("an answer came that nobody asked for")
+            raise ProtocolError("the broker sent a response without a request")
         correlation_id, api, version, answer, _, template, is_lent = self._waiting[0]
         if response_correlation_id(frame) != correlation_id:
-            raise ProtocolError("an answer came out of order")
+            raise ProtocolError("the broker sent responses out of order")
         if template is not None and (usual := template.read(frame)) is not None:
             self._waiting.popleft()
             if not answer.done():

@@ -27,7 +27,7 @@ class CoordinatorKind(IntEnum):
 def coordinator_request(kind: CoordinatorKind, key: str, version: int) -> FindCoordinatorRequest:
     """Make the question; UnsupportedVersion where the broker is too old to understand it."""
     if kind is not CoordinatorKind.GROUP and version < FIRST_VERSION_WITH_KINDS:
-        raise UnsupportedVersion("the broker knows coordinators of groups only")
+        raise UnsupportedVersion("the broker only supports group coordinators")
     return FindCoordinatorRequest(key, kind, [key])
 
 

@@ -1,15 +1,14 @@
-"""What can go wrong between a client of the protocol and its brokers.
+"""Errors between a client and its brokers.
 
     MoldauError
     `-- ClientError
-        |-- BrokerError          a code of the protocol: stands in `broker_errors`
+        |-- BrokerError          an error code; defined in `broker_errors`
         |-- ConnectionLost, NoBrokerReachable, CorruptAnswer
         `-- ClientClosed, ClientFailed, InvalidState, InvalidArgument, InvalidSetting
 
-Each says what happened, whether the same call may succeed later without anybody's doing
-(`retriable`), whether the client that raised it is of no more use (`fatal`), and what to do about
-it in one line (`advice`). Errors of one kind of client stand beside it: `client.errors` has those
-of producers and consumers.
+Each error has four attributes: `what` happened, `advice` on what to do, `retriable` (the same call
+may succeed later without a change) and `fatal` (the client can no longer be used). The errors of
+producers and consumers are in `client.errors`.
 """
 
 # ruff: noqa: N818 - an exception here is named for what happened, as the protocol names its codes
@@ -20,7 +19,7 @@ from moldau.base.errors import ConfigError, MoldauError
 
 
 class ClientError(MoldauError):
-    """Something a client could not do."""
+    """The base class of all errors of a client."""
 
     retriable: bool = False
     fatal: bool = False
@@ -44,58 +43,58 @@ class ClientError(MoldauError):
 
 
 class ConnectionLost(ClientError):
-    """A connection ended or could not be made; whether what was sent took effect is unknown."""
+    """A connection failed; requests in flight may have taken effect."""
 
     retriable = True
-    advice = "Look whether the broker runs and can be reached."
+    advice = "Check that the broker is running and reachable."
 
 
 class NoBrokerReachable(ClientError):
-    """None of the brokers that are known could be reached."""
+    """No known broker could be reached."""
 
     retriable = True
     advice = (
-        "Check bootstrap_servers, and that the address each broker gives out"
+        "Check bootstrap_servers, and that the address each broker advertises"
         " (advertised.listeners) can be reached from here."
     )
 
 
 class CorruptAnswer(ClientError):
-    """A broker sent bytes that are not the protocol."""
+    """A broker sent bytes that are not Kafka's protocol."""
 
-    advice = "Check that the port is a broker's plaintext listener and that nothing in between is."
+    advice = "Check that the port is a broker's plaintext listener, without a proxy in between."
 
 
 class ClientClosed(ClientError):
     """The client has been closed."""
 
     fatal = True
-    advice = "Make a new one."
+    advice = "Create a new client."
 
 
 class ClientFailed(ClientError):
-    """Work in the background ended by an error that is no one's to expect; it is the cause."""
+    """A background task failed unexpectedly; its exception is the cause."""
 
     fatal = True
-    advice = "Close this client and make a new one; report the cause with its traceback."
+    advice = "Close this client and create a new one; report the cause with its traceback."
 
 
 class InvalidState(ClientError):
-    """A call came out of order."""
+    """The client is not in a state that allows this call."""
 
     advice = "Check the order of calls."
 
 
 class InvalidSetting(ClientError, ConfigError):
-    """A setting of a client is unknown, cannot be read, or contradicts another."""
+    """A setting of a client is unknown, malformed or contradicts another."""
 
-    advice = "Settings have Kafka's names and values."
+    advice = "Use Kafka's names and values."
 
     def __str__(self) -> str:
         return self.what  # which names the setting, and the one that is meant
 
 
 class InvalidArgument(ClientError, TypeError, ValueError):
-    """An argument is of the wrong type, or has a value that cannot be."""
+    """An argument has the wrong type or an invalid value."""
 
     advice = "Check the argument against the signature of the call."

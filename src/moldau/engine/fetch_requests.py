@@ -98,6 +98,6 @@ def by_partition(
         for one in topic.partitions:
             partition = TopicPartition(name or "", one.partition_index)
             if partition not in wanted:
-                raise CorruptAnswer(f"the broker sent {partition}, which was not asked for")
+                raise CorruptAnswer(f"the broker sent {partition}, which was not requested")
             told[partition] = one
     return told

@@ -55,7 +55,7 @@ async def agree_on_versions(
     if answer.error_code != ErrorCode.NONE:
         raise broker_error(answer.error_code)
     if not answer.api_keys:
-        raise CorruptAnswer("the broker says that it serves no API at all")
+        raise CorruptAnswer("the broker reports no supported API")
     return {one.api_key: Versions(one.min_version, one.max_version) for one in answer.api_keys}
 
 

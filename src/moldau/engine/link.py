@@ -113,7 +113,7 @@ class Link:
         except ClientError as error:
             self._failed()
             if isinstance(error, BrokerError) and error.code == ErrorCode.REBOOTSTRAP_REQUIRED:
-                raise ConnectionLost(f"{self.address} is another broker's by now") from error
+                raise ConnectionLost(f"{self.address} belongs to another broker now") from error
             raise
         self._failure_count = 0
         self.connection = connection

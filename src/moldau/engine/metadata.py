@@ -31,7 +31,7 @@ _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 class BrokerImage(NamedTuple):
-    """One live broker, where it says it can be reached."""
+    """A live broker and its advertised address."""
 
     broker_id: int
     address: Address

@@ -88,7 +88,7 @@ def commit_error(answer: OffsetCommitResponse, offsets: Offsets) -> BrokerError 
             if each.error_code != ErrorCode.NONE:
                 errors.setdefault(ErrorCode.of(each.error_code), []).append(partition)
     if not told.issuperset(offsets):
-        raise CorruptAnswer("the answer to a commit does not name every partition")
+        raise CorruptAnswer("the response to a commit lacks a partition")
     if not errors:
         return None
     return _named(min(errors, key=lambda code: (code.retriable, code)), errors)

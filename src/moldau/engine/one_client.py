@@ -23,6 +23,6 @@ class OneClient:
     def __reduce_ex__(self, protocol: Any, /) -> NoReturn:
         """Refuse `copy` and `pickle`, and so what sends objects to other processes."""
         raise InvalidState(
-            f"{self!r} can be neither copied nor pickled",
-            advice="Make another one where it is needed, with the same settings.",
+            f"{self!r} cannot be copied or pickled",
+            advice="Create another client with the same settings.",
         )

@@ -1,7 +1,7 @@
-"""Partitions and places in them, as callers of the engine name them.
+"""Partitions and offsets in them.
 
-Named tuples, because a client makes many of them: they cannot change, compare by value and unpack.
-Where a user may give a plain pair, `as_partition` reads it.
+Named tuples, because a client makes many of them: they are immutable, compare by value and unpack.
+`as_partition` accepts a plain pair from a user.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic."""
+    """A partition of a topic."""
 
     topic: str
     partition: int
@@ -30,17 +30,17 @@ class TopicPartition(NamedTuple):
 
 
 Partition = tuple[str, int]
-"""A TopicPartition, or a plain pair of topic and number."""
+"""A TopicPartition, or a tuple of topic and number."""
 
 ByPartition = Mapping[TopicPartition, V] | Mapping[Partition, V]
-"""Something for each partition. Both are named, because a mapping is exact in what its keys are."""
+"""A value per partition. Both types are listed, because Mapping is invariant in its key."""
 
 
 class TimestampType(IntEnum):
-    """Who put the time on a record."""
+    """The origin of a record's timestamp."""
 
     NO_TIMESTAMP = -1
-    """Nobody: the record is of the first format, which had no times."""
+    """None: the first record format had no timestamps."""
     CREATE_TIME = 0
     """The producer."""
     LOG_APPEND_TIME = 1
@@ -48,13 +48,13 @@ class TimestampType(IntEnum):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A position to commit, or one that was committed: the offset of the next record to read."""
+    """A committed offset, or one to commit: the offset of the next record to read."""
 
     offset: int
     metadata: str = ""
-    """Free text kept beside the offset."""
+    """Free text stored with the offset."""
     leader_epoch: int | None = None
-    """The term of the last record consumed, so that a truncated log is noticed (KIP-320)."""
+    """The leader epoch of the last consumed record, to detect log truncation (KIP-320)."""
 
 
 def several(given: Iterable[T], name: str) -> list[T]:
@@ -105,6 +105,6 @@ def check_offset(given: Any) -> None:
             check_int("leader_epoch", given.leader_epoch)
         offset = given.offset
     if not isinstance(offset, int) or isinstance(offset, bool):
-        raise InvalidArgument(f"a place in a log is an offset or an OffsetAndMetadata: {given!r}")
+        raise InvalidArgument(f"an offset is an int or an OffsetAndMetadata: {given!r}")
     if not 0 <= offset <= OFFSET_MAX:
-        raise InvalidArgument(f"no record has offset {offset}")
+        raise InvalidArgument(f"{offset} is not a valid offset")

@@ -1,9 +1,9 @@
-"""What a call on many items brings: for each of them a result or an error.
+"""The results of a call for several resources: a result or an error for each.
 
-A broker answers for every item by itself, so half of a call may have taken effect. `Results` keeps
-that apart; `Tally` is how it comes about, over as many rounds as it takes.
+A broker answers for every resource separately, so a call can succeed in part. `Tally` collects the
+answers over several rounds, and `Results` is the outcome.
 
-Pure: who asks again, and when, is decided in `asking`.
+Pure: `asking` decides about retries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class Results(Generic[K, V]):
-    """What became of each item: `results[item]` is its result, or raises its error."""
+    """The result or error of each item; `results[item]` returns the result or raises the error."""
 
     __slots__ = ("errors", "ok")
 
@@ -30,7 +30,7 @@ class Results(Generic[K, V]):
         """The errors of the items that failed."""
 
     def __getitem__(self, item: K) -> V:
-        """Return an item's result or raise its error; KeyError if it was not asked for."""
+        """Return an item's result or raise its error; KeyError for an unknown item."""
         error = self.errors.get(item)
         if error is not None:
             raise error

@@ -100,17 +100,16 @@ def one_of(choices: Sequence[object], name: str, value: object) -> None:
 
 
 class ConnectionSettings(Settings):
-    """How a client finds the cluster and keeps in touch with it. Times are in milliseconds."""
+    """How a client connects to the cluster. Times are in milliseconds."""
 
     bootstrap_servers: Servers = DEFAULT_SERVERS
-    """Any brokers of the cluster: the first that answers names all others."""
+    """Some brokers of the cluster; the first that answers names all others."""
     client_id: str = ""
-    """A name for quotas and for people who read the broker's log."""
+    """The name of the client in quotas and broker logs."""
     bootstrap_timeout_ms: int = 10_000
-    """Ours: for how long a client that starts looks for a broker that is not there yet, as where
-    services start side by side; 0 asks every server once."""
+    """Moldau only: how long a new client looks for the first broker; 0: try each server once."""
     request_timeout_ms: int = 30_000
-    """How long an answer is waited for before the connection counts as lost."""
+    """How long to wait for a response before the connection counts as lost."""
     socket_connection_setup_timeout_ms: int = 10_000
     """How long connecting may take; grows with every failure in a row (KIP-601)."""
     socket_connection_setup_timeout_max_ms: int = 30_000
@@ -119,25 +118,23 @@ class ConnectionSettings(Settings):
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
-    """How old knowledge of topics may become when nothing seems to change."""
+    """How often metadata is refreshed without a reason to."""
     metadata_recovery_strategy: str = "rebootstrap"
-    """`rebootstrap` or `none`: whether to go back to the bootstrap servers when no broker that is
-    known can be reached (KIP-899)."""
+    """`rebootstrap` or `none`: whether to return to the bootstrap servers when no known broker can
+    be reached (KIP-899)."""
     metadata_recovery_rebootstrap_trigger_ms: int = 300_000
-    """For how long refreshing may fail before the known brokers are given up (KIP-1102)."""
+    """How long metadata refreshes may fail before the client rebootstraps (KIP-1102)."""
     connections_max_idle_ms: int = 540_000
-    """Below the broker's ten minutes, so that the client closes first and loses no request; -1 for
-    never."""
+    """Below the broker's ten minutes: the client closes first and loses no request. -1: never."""
     receive_buffer_bytes: int = 65_536
     send_buffer_bytes: int = 131_072
-    """Sizes of the socket's buffers; -1 leaves them to the kernel."""
+    """Sizes of the socket's buffers; -1: the kernel decides."""
     client_dns_lookup: str = "use_all_dns_ips"
     allow_auto_create_topics: bool = True
-    """Whether asking for a topic may create it, where the broker does so."""
+    """Whether a metadata request may create a missing topic, if the broker allows it."""
     security_protocol: str = "PLAINTEXT"
     version_ceilings: Mapping[int, int] = MappingProxyType({})
-    """The newest version to speak of an API, by its key, whatever the broker offers: to see how a
-    client behaves towards an older cluster."""
+    """The highest version to use per API key, to test a client against older protocol versions."""
 
     @functools.cached_property
     def addresses(self) -> tuple[Address, ...]:

@@ -1,6 +1,5 @@
-"""Topics as Spark's tables and streams, and tables and streams as topics: `format("moldau")`.
+"""The Spark data source `format("moldau")`: reads and writes topics of Moldau and Apache Kafka.
 
-`provider` is what Spark meets first; `source` reads, `sink` writes, `settings` holds the options
-both understand, and `shipping` looks after what travels to executors. All of it speaks to brokers
-through `moldau.client`, and so to Apache Kafka as well.
+`provider` is Spark's entry point. `source` reads, `sink` writes, `settings` has the shared options,
+and `shipping` checks what is sent to executors. All of it uses the Python client.
 """

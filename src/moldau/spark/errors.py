@@ -1,13 +1,13 @@
-"""What a query on topics can end with, by names that say whether it would end so again.
+"""The errors of Spark sources and sinks; their names tell whether a retry can help.
 
     UserError
-    |-- DataLost            records are gone; a query that goes on has a gap
-    |-- ReadInterrupted     passes by itself: their leader is away, or too slow
-    `-- WriteInterrupted    passes by itself: brokers are away, or too slow
+    |-- DataLost            permanent: records are gone, and going on would leave a gap
+    |-- ReadInterrupted     temporary: the leader is down or too slow
+    `-- WriteInterrupted    temporary: brokers are down or too slow
 
-Spark hands on of an error nothing but its name and its text, so a pipeline goes by these names:
-what is interrupted is tried again, any other `UserError` ends it. `moldau.errors` has them for
-users; this module knows neither source nor sink, which raise them.
+Spark passes on only the name and the text of an error, so pipelines decide by name. They retry
+after an interruption; any other `UserError` ends them. Users import these from `moldau.errors`.
+This module does not know source and sink, which raise them.
 """
 
 # ruff: noqa: N818 - an exception here is named for what happened
@@ -18,20 +18,20 @@ from moldau.base.errors import UserError
 
 
 class DataLost(UserError):
-    """Records that a query should have read are not there any more."""
+    """Records were deleted before the query could read them."""
 
-    advice = "Set failOnDataLoss=false to go on with what is there; a pipeline needs a new --out."
+    advice = "Set failOnDataLoss=false to continue without them; a pipeline needs a new --out."
 
 
 class ReadInterrupted(UserError):
-    """Records did not come to Spark: their leader is away, or too slow."""
+    """Spark could not read records: the leader is down or too slow."""
 
     retriable = True
-    advice = "Run the query again once the brokers are back."
+    advice = "Run the query again when the brokers are back."
 
 
 class WriteInterrupted(UserError):
-    """Rows of Spark could not be written: brokers are away, or too slow."""
+    """Spark could not write rows: brokers are down or too slow."""
 
     retriable = True
-    advice = "Run the query again once the brokers are back."
+    advice = "Run the query again when the brokers are back."

@@ -1,9 +1,9 @@
-"""How far a stream is behind its topics, in records and in time.
+"""The lag of a stream, in records and in time.
 
-Spark's progress has metrics for sources of the virtual machine only; one in Python has none to fill
-in. But it holds where the last batch ended and where the topics ended when it was planned, which
-is the lag in records (`lag_of`, which asks nobody). How long records have been waiting stands in
-the records alone, so `lag_now` looks at the first unread one of each partition that has any.
+Spark's progress has no source metrics for Python data sources. But it has the end of the last batch
+and the end of the topics when it was planned. `lag_of` computes the lag in records from these,
+without a request. `lag_now` asks the brokers. It also reads the first unread record of each
+partition to learn how long it has been waiting.
 
     lag = lag_now(query.lastProgress, options_of_the_stream)
     print(lag.rows, lag.waiting_ms)
@@ -28,35 +28,35 @@ from moldau.spark.source.value_options import ValueOptions
 
 
 class PartitionLag(NamedTuple):
-    """How far one partition is behind."""
+    """The lag of a partition."""
 
     rows: int
-    """Offsets that are not read; where transactions and compaction left gaps, fewer records."""
+    """Unread offsets; fewer records if transactions or compaction left gaps."""
     waiting_ms: int | None = None
-    """How old the first of them is; 0 if there is none, None if nobody looked."""
+    """The age of the first unread record; 0 if there is none, None if unknown."""
 
 
 class Lag(NamedTuple):
-    """How far a query is behind."""
+    """The lag of a query."""
 
     partitions: Mapping[TopicPartition, PartitionLag]
 
     @property
     def rows(self) -> int:
-        """Of all partitions together."""
+        """The sum over all partitions."""
         return sum(one.rows for one in self.partitions.values())
 
     @property
     def waiting_ms(self) -> int | None:
-        """Of the partition whose first unread record is the oldest."""
+        """The age of the oldest unread record."""
         known = [one.waiting_ms for one in self.partitions.values() if one.waiting_ms is not None]
         return max(known, default=None)
 
 
 def lag_of(progress: Mapping[str, Any] | None) -> Lag:
-    """Return the lag of a query when its last batch was planned; `progress` is `lastProgress`.
+    """Return the lag when the last batch was planned; `progress` is `lastProgress`.
 
-    A partition that is not in the batch's end is new, and not read at all.
+    A partition that is missing from the batch's end is new and unread.
     """
     found: dict[TopicPartition, PartitionLag] = {}
     for source in _sources(progress):
@@ -66,9 +66,9 @@ def lag_of(progress: Mapping[str, Any] | None) -> Lag:
 
 
 def rows_behind(source: Mapping[str, Any]) -> dict[TopicPartition, int] | None:
-    """Return the lag of each partition, by what progress tells of one source.
+    """Return the lag per partition from the progress of one source.
 
-    None if that does not say it, or the source is not one of ours.
+    None if the progress does not have it, or if the source is not Moldau's.
     """
     end, latest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
     if end is None or latest is None:
@@ -77,9 +77,9 @@ def rows_behind(source: Mapping[str, Any]) -> dict[TopicPartition, int] | None:
 
 
 def lag_now(progress: Mapping[str, Any] | None, options: Mapping[str, str]) -> Lag:
-    """Ask the brokers for the lag of a query by now; `options` are those of its stream.
+    """Ask the brokers for the current lag; `options` are those of the stream.
 
-    Costs one question, and one fetch of a batch for each partition that is behind.
+    Costs one request, and one fetch per partition that is behind.
     """
     read = SourceOptions.for_stream(options)
     lookup = Lookup(read)

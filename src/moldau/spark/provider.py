@@ -1,10 +1,9 @@
-"""What Spark meets when a job says `format("moldau")`.
+"""Spark's entry point for `format("moldau")`.
 
-Spark makes this object, and what it hands out, many times over and throws them away: for the
-schema, for each plan, before every batch of a stream and for every commit. So nothing here has an
-effect, and readers and writers do their first work when they are first asked. The source and the
-sink are imported when one of them is wanted: a session that only looks for another format imports
-this module too, and must neither pay for theirs nor fail with them.
+Spark creates this object, its readers and its writers many times: for the schema, for each plan,
+for each batch of a stream and for each commit. So constructors have no effects, and readers and
+writers start to work on first use. Source and sink are imported on first use: a session that looks
+for another format also imports this module, and must not pay for them or fail because of them.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ T = TypeVar("T")
 
 @checked_on_arrival
 class MoldauDataSource(DataSource):
-    """Topics of Moldau, or of Apache Kafka, as tables and streams of Spark."""
+    """The data source `moldau`: topics of Moldau and Apache Kafka as tables and streams."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,14 +1,14 @@
-"""Brokers for the tests of programs that use Kafka: real ones, in the test's own process.
+"""Real brokers inside the test process, for tests of programs that use Kafka.
 
     from moldau.testing import TestBroker
 
     with TestBroker(topics={"orders": 3}) as broker:
         producer = Producer(broker.bootstrap_servers)
 
-`AsyncTestBroker` is the same for asyncio, `TestCluster` has several brokers that replicate,
-`virtual_time` runs a test on a simulated network where minutes pass in milliseconds, with one
-broker or a cluster, and `moldau.testing.plugin` has fixtures for pytest. Names are loaded when they
-are first used: pytest imports this package in every project that has Moldau installed.
+`AsyncTestBroker` is for asyncio, and `TestCluster` runs several brokers that replicate.
+`virtual_time` runs a test with one broker or a cluster on a simulated network, where minutes take
+milliseconds. `moldau.testing.plugin` has pytest fixtures. Names are imported on first use, because
+pytest imports this package in every project that has Moldau installed.
 """
 
 from __future__ import annotations

@@ -8,15 +8,15 @@ from typing import Self
 
 
 class WithBlock(ABC):
-    """Starts at the beginning of a `with` block and closes at its end, also if the start fails."""
+    """Starts with the `with` block and closes at its end, also if the start fails."""
 
     @abstractmethod
     def start(self) -> None:
-        """Return once it serves."""
+        """Start, and wait until requests are served."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop what runs; twice is fine."""
+        """Stop everything; may be called twice."""
 
     def __enter__(self) -> Self:
         try:

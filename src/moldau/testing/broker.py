@@ -5,8 +5,8 @@
         broker.restart()
         assert [record.value for record in broker.records("orders")] == [...]
 
-It is the broker itself, with real sockets and real files, and any Kafka client can use it. Its
-settings are the usual ones except `settings.QUICK`. It keeps its address through all its lives.
+It is the real broker, with real sockets and files; any Kafka client can use it. Its settings are
+the usual ones except `settings.QUICK`. It keeps its address across restarts.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ HOST: Final = "127.0.0.1"
 
 
 class TestBroker(WithBlock):
-    """One broker with a folder of its own, through as many lives as a test wants.
+    """One broker with its own folder; a test can restart it any number of times.
 
-    `settings` are Kafka's; an unknown one is refused. With a `folder` its files stay afterwards;
-    without one they are removed. Use it in a `with` block, or call `start` and `close`.
+    `settings` are Kafka's; an unknown one is refused. A given `folder` is kept, a temporary one is
+    removed at the end. Use it in a `with` block, or call `start` and `close`.
     """
 
     __test__ = False  # pytest would take the name for that of a test
@@ -59,13 +59,12 @@ class TestBroker(WithBlock):
     # Living
 
     def start(self) -> None:
-        """Return once requests are answered; UserError says why it cannot be.
+        """Start, and wait until requests are served; raises UserError if it cannot start.
 
-        The first start also creates the topics. A broker that was stopped or killed finds its
-        files again.
+        The first start also creates the topics. A later start reuses the files.
         """
         if self._life is not None:
-            raise InvalidState("the broker runs already")
+            raise InvalidState("the broker is already running")
         places = {
             "log.dirs": str(self.folder),
             "listeners": f"PLAINTEXT://{HOST}:{self._port}",
@@ -83,20 +82,20 @@ class TestBroker(WithBlock):
             call(create_topics(self._client(), topics))
 
     def stop(self) -> None:
-        """Stop in order, as at SIGTERM; the files stay until `close`."""
+        """Stop cleanly, like SIGTERM; the files are kept until `close`."""
         self._ended().stop()
 
     def kill(self) -> None:
-        """End at once, as at SIGKILL; the next start recovers."""
+        """Kill the broker, like SIGKILL; the next start recovers the log."""
         self._ended().kill()
 
     def restart(self) -> None:
-        """Stop in order and start again, at the same address."""
+        """Stop cleanly and start again at the same address."""
         self.stop()
         self.start()
 
     def close(self) -> None:
-        """Stop, if it runs, and remove the files if no folder was given; twice is fine."""
+        """Stop, and remove the files unless a folder was given; may be called twice."""
         try:
             if self._life is not None:
                 self.stop()
@@ -113,31 +112,31 @@ class TestBroker(WithBlock):
 
     @property
     def is_running(self) -> bool:
-        """Whether it answers requests."""
+        """Whether it serves requests."""
         return self._life is not None
 
     @property
     def bootstrap_servers(self) -> str:
-        """The address to give to clients; the same in every life. Known from the first start on."""
+        """The address for clients; restarts keep it. Known after the first start."""
         if self._port == 0:
             raise _not_running()
         return f"{HOST}:{self._port}"
 
     @property
     def folder(self) -> Path:
-        """Where its logs are, in Kafka's format."""
+        """The folder of its logs, in Kafka's format."""
         return self._folder.path
 
     def create_topic(
         self, name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic; TopicAlreadyExists and the like are raised."""
+        """Create a topic; raises TopicAlreadyExists and other errors of the broker."""
         call(create_topics(self._client(), {name: partitions}, configs))
 
     def records(self, topic: str) -> list[Record[bytes | None, bytes | None]]:
-        """Read a topic from start to end, partition by partition, as `read_committed` does.
+        """Return all records of a topic, partition by partition, as `read_committed`.
 
-        UnknownTopicOrPartition if there is no such topic: reading creates none.
+        Raises UnknownTopicOrPartition if the topic does not exist; reading never creates it.
         """
         return call(read_records(self._client(), topic))
 
@@ -148,10 +147,10 @@ class TestBroker(WithBlock):
 
 
 class AsyncTestBroker:
-    """`TestBroker` for asyncio: the same names, to be awaited.
+    """`TestBroker` for asyncio: the same methods as coroutines.
 
-    The broker has a thread and a loop of its own, so a test that blocks its loop does not block it.
-    A call that is cancelled still runs to its end before the cancellation goes on.
+    The broker runs in its own thread and loop, so a test that blocks its loop does not block it. A
+    cancelled call finishes before the cancellation takes effect.
     """
 
     __test__ = False
@@ -167,23 +166,23 @@ class AsyncTestBroker:
         self._broker = TestBroker(settings=settings, topics=topics, folder=folder, port=port)
 
     async def start(self) -> None:
-        """Return once requests are answered; UserError says why it cannot be."""
+        """Start, and wait until requests are served; raises UserError if it cannot start."""
         await _in_thread(self._broker.start)
 
     async def stop(self) -> None:
-        """Stop in order, as at SIGTERM; the files stay until `close`."""
+        """Stop cleanly, like SIGTERM; the files are kept until `close`."""
         await _in_thread(self._broker.stop)
 
     async def kill(self) -> None:
-        """End at once, as at SIGKILL; the next start recovers."""
+        """Kill the broker, like SIGKILL; the next start recovers the log."""
         await _in_thread(self._broker.kill)
 
     async def restart(self) -> None:
-        """Stop in order and start again, at the same address."""
+        """Stop cleanly and start again at the same address."""
         await _in_thread(self._broker.restart)
 
     async def close(self) -> None:
-        """Stop, if it runs, and remove the files if no folder was given; twice is fine."""
+        """Stop, and remove the files unless a folder was given; may be called twice."""
         await _in_thread(self._broker.close)
 
     async def __aenter__(self) -> Self:
@@ -204,29 +203,29 @@ class AsyncTestBroker:
 
     @property
     def is_running(self) -> bool:
-        """Whether it answers requests."""
+        """Whether it serves requests."""
         return self._broker.is_running
 
     @property
     def bootstrap_servers(self) -> str:
-        """The address to give to clients; the same in every life. Known from the first start on."""
+        """The address for clients; restarts keep it. Known after the first start."""
         return self._broker.bootstrap_servers
 
     @property
     def folder(self) -> Path:
-        """Where its logs are, in Kafka's format."""
+        """The folder of its logs, in Kafka's format."""
         return self._broker.folder
 
     async def create_topic(
         self, name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic; TopicAlreadyExists and the like are raised."""
+        """Create a topic; raises TopicAlreadyExists and other errors of the broker."""
         await _in_thread(self._broker.create_topic, name, partitions, configs=configs)
 
     async def records(self, topic: str) -> list[Record[bytes | None, bytes | None]]:
-        """Read a topic from start to end, partition by partition, as `read_committed` does.
+        """Return all records of a topic, partition by partition, as `read_committed`.
 
-        UnknownTopicOrPartition if there is no such topic: reading creates none.
+        Raises UnknownTopicOrPartition if the topic does not exist; reading never creates it.
         """
         return await _in_thread(self._broker.records, topic)
 

@@ -1,4 +1,4 @@
-"""A cluster for a test: several brokers in the test's own process, to be killed and cut off.
+"""A cluster for a test: several brokers inside the test process, to be killed and cut off.
 
     with TestCluster(topics={"orders": 3}) as cluster:
         with Producer(cluster.bootstrap_servers, acks="all") as producer: ...
@@ -7,8 +7,8 @@
         cluster.partition([3], [1, 2])
         cluster.heal()
 
-Broker 1 votes, the others join it. They are the brokers themselves, with real sockets and files,
-each in a thread and an event loop of its own. A broker keeps its address through all its lives.
+Broker 1 is also the controller. They are real brokers with real sockets and files, each in its own
+thread and event loop. A broker keeps its address across restarts.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ QUICK_CLUSTER: Final = {
 
 
 class TestCluster(WithBlock):
-    """Several brokers, each with a folder of its own, through as many lives as a test wants.
+    """Several brokers, each with its own folder; a test can restart them any number of times.
 
-    `settings` are Kafka's, for all brokers. With a `folder` the files stay afterwards.
+    `settings` are Kafka's and apply to all brokers. A given `folder` is kept.
     """
 
     __test__ = False  # pytest would take the name for that of a test
@@ -67,7 +67,7 @@ class TestCluster(WithBlock):
         self._settings = cluster_settings(brokers, QUICK_CLUSTER, settings)
         self._topics = topic_partitions(topics)
         self.broker_ids = tuple(range(1, brokers + 1))
-        """The ids of all brokers, running or not. The first one votes."""
+        """The ids of all brokers. The first one is the controller."""
         self._folder = DataFolder(folder)
         self._lives: dict[int, BrokerLife] = {}
         self._ports = dict.fromkeys(self.broker_ids, 0)
@@ -78,7 +78,7 @@ class TestCluster(WithBlock):
     # Living
 
     def start(self) -> None:
-        """Return once all brokers serve; UserError says why one cannot."""
+        """Start all brokers and wait until they serve; raises UserError if one cannot start."""
         self._format()
         for broker_id in self.broker_ids:
             self.start_broker(broker_id)
@@ -100,10 +100,10 @@ class TestCluster(WithBlock):
             ).cluster_id
 
     def start_broker(self, broker_id: int) -> None:
-        """Start a broker that was stopped or killed; it finds its files again."""
+        """Start a broker that was stopped or killed; it reuses its files."""
         check_known(broker_id, self.broker_ids)
         if broker_id in self._lives:
-            raise InvalidState(f"broker {broker_id} runs already")
+            raise InvalidState(f"broker {broker_id} is already running")
         self._lives[broker_id] = life = BrokerLife(self._settings_of(broker_id))
         self._ports[broker_id] = life.address.port
         if broker_id == VOTER:
@@ -116,26 +116,26 @@ class TestCluster(WithBlock):
         return {**self._settings, **own}
 
     def stop_broker(self, broker_id: int) -> None:
-        """Stop a broker in order, as at SIGTERM: its leaders move away first."""
+        """Stop a broker cleanly, like SIGTERM: its leaders move away first."""
         self._ended(broker_id).stop()
 
     def kill(self, broker_id: int) -> None:
-        """End a broker at once, as at SIGKILL."""
+        """Kill a broker, like SIGKILL."""
         self._ended(broker_id).kill()
 
     def restart(self, broker_id: int) -> None:
-        """Start a broker that does not run, or stop it in order and start it again."""
+        """Stop the broker cleanly if it runs, then start it."""
         if broker_id in self._lives:
             self.stop_broker(broker_id)
         self.start_broker(broker_id)
 
     def stop(self) -> None:
-        """Stop all brokers in order, the voter last; the files stay until `close`."""
+        """Stop all brokers cleanly, the controller last; the files are kept until `close`."""
         for broker_id in sorted(self._lives, reverse=True):
             self.stop_broker(broker_id)
 
     def close(self) -> None:
-        """Stop what runs, and remove the files if no folder was given; twice is fine."""
+        """Stop all brokers, and remove the files unless a folder was given; may be called twice."""
         self.heal()
         try:
             self.stop()
@@ -154,8 +154,8 @@ class TestCluster(WithBlock):
     def partition(self, side: Iterable[int], other_side: Iterable[int]) -> None:
         """Cut brokers off from others: connections break, and new ones are refused.
 
-        Clients still reach all of them. A broker that is cut off from the first one has no
-        controller, and is fenced when its session ends.
+        Clients still reach all of them. A broker cut off from broker 1 has no controller and is
+        fenced when its session ends.
         """
         ones, others = tuple(side), tuple(other_side)
         for broker_id in (*ones, *others):
@@ -182,12 +182,12 @@ class TestCluster(WithBlock):
 
     @property
     def running(self) -> tuple[int, ...]:
-        """The ids of the brokers that run."""
+        """The ids of the running brokers."""
         return tuple(sorted(self._lives))
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses to give to clients; the same in all lives. Known from the start on."""
+        """The addresses for clients; restarts keep them. Known after the first start."""
         if not all(self._ports.values()):
             raise InvalidState(
                 "the cluster does not run", advice="Use it in a `with` block, or start it."
@@ -200,7 +200,7 @@ class TestCluster(WithBlock):
         return f"{HOST}:{self._ports[broker_id]}"
 
     def folder(self, broker_id: int) -> Path:
-        """Where a broker's logs are, in Kafka's format."""
+        """The folder of a broker's logs, in Kafka's format."""
         check_known(broker_id, self.broker_ids)
         return self._folder.path / f"broker-{broker_id}"
 
@@ -212,13 +212,13 @@ class TestCluster(WithBlock):
         replication_factor: int | None = None,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic; without a factor it has `default.replication.factor` replicas."""
+        """Create a topic; the default factor is `default.replication.factor`."""
         call(create_topics(self._client(), {name: partitions}, configs, replication_factor))
 
     def records(self, topic: str) -> list[Record[bytes | None, bytes | None]]:
-        """Read a topic from start to end, partition by partition, as `read_committed` does.
+        """Return all records of a topic, partition by partition, as `read_committed`.
 
-        UnknownTopicOrPartition if there is no such topic: reading creates none.
+        Raises UnknownTopicOrPartition if the topic does not exist; reading never creates it.
         """
         return call(read_records(self._client(), topic))
 

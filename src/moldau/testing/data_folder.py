@@ -1,4 +1,4 @@
-"""Where the brokers of a test keep their files: a folder that stays, or a temporary one."""
+"""The folder of a test's brokers: a given one that is kept, or a temporary one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class DataFolder:
-    """A folder that the test names, whose files stay, or a temporary one, made at first use."""
+    """A given folder, which is kept, or a temporary one, created on first use."""
 
     def __init__(self, given: str | Path | None) -> None:
         self._given = None if given is None else Path(given)
@@ -15,7 +15,7 @@ class DataFolder:
 
     @property
     def path(self) -> Path:
-        """The path; a broker makes the folder if it does not exist."""
+        """The path; a broker creates the folder if it does not exist."""
         if self._given is not None:
             return self._given
         if self._temporary is None:
@@ -23,7 +23,7 @@ class DataFolder:
         return Path(self._temporary.name) / "data"
 
     def remove(self) -> None:
-        """Remove the files, unless the folder was given; twice is fine."""
+        """Remove the files, unless the folder was given; may be called twice."""
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
             temporary.cleanup()

@@ -1,10 +1,10 @@
-"""Fixtures for pytest: brokers by the test, by the session, and made to order.
+"""pytest fixtures: brokers per test, per session, and with your own settings.
 
     def test_orders(moldau_broker):
         with Producer(moldau_broker.bootstrap_servers) as producer: ...
 
-pytest loads this module in every project that has Moldau installed, so it imports nothing of Moldau
-until a fixture is asked for.
+pytest loads this module in every project that has Moldau installed. It therefore imports nothing of
+Moldau until a test uses a fixture.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class MakeBroker(Protocol):
-    """Starts a broker that lives as long as the test; takes what `TestBroker` takes."""
+    """Starts a broker for the duration of the test, with the arguments of `TestBroker`."""
 
     def __call__(self, **options: Any) -> TestBroker: ...
 
 
 @pytest.fixture
 def moldau_broker() -> Iterator[TestBroker]:
-    """A broker of the test's own, empty."""
+    """A new, empty broker for each test."""
     from moldau.testing.broker import TestBroker  # noqa: PLC0415 - only tests that use it pay
 
     with TestBroker() as broker:
@@ -37,7 +37,7 @@ def moldau_broker() -> Iterator[TestBroker]:
 
 @pytest.fixture
 def moldau_cluster() -> Iterator[TestCluster]:
-    """Three brokers of the test's own, which replicate; they can be killed and cut off."""
+    """A new cluster of three brokers for each test; brokers can be killed and cut off."""
     from moldau.testing.cluster import TestCluster  # noqa: PLC0415 - only tests that use it pay
 
     with TestCluster() as cluster:
@@ -46,7 +46,7 @@ def moldau_cluster() -> Iterator[TestCluster]:
 
 @pytest.fixture(scope="session")
 def moldau_shared_broker() -> Iterator[TestBroker]:
-    """One broker for all tests that ask for it: give topics and groups names of their own."""
+    """One broker for the whole session: use distinct names for topics and groups."""
     from moldau.testing.broker import TestBroker  # noqa: PLC0415 - only tests that use it pay
 
     with TestBroker() as broker:
@@ -55,7 +55,7 @@ def moldau_shared_broker() -> Iterator[TestBroker]:
 
 @pytest.fixture
 def moldau_broker_factory() -> Iterator[MakeBroker]:
-    """Start brokers with settings of the test's choice; they end with the test."""
+    """Starts brokers with your settings; they stop with the test."""
     from moldau.testing.broker import TestBroker  # noqa: PLC0415 - only tests that use it pay
 
     with ExitStack() as running:

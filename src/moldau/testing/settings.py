@@ -1,7 +1,7 @@
-"""The settings of brokers in tests: Kafka's, with some that make a test quick.
+"""The settings of brokers in tests: Kafka's, with some changes that make tests fast.
 
 `broker_settings` is for a single broker, `cluster_settings` for all brokers of a cluster, and
-`node_settings` for what differs between these.
+`node_settings` for the settings of one broker in a cluster.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Final
 from moldau.base.errors import ConfigError
 
 Settings = Mapping[str, str | int | bool]
-"""Kafka's broker settings by their names."""
+"""Kafka's broker settings by name."""
 
 Topics = Mapping[str, int] | Iterable[str]
-"""Topics with their numbers of partitions, or names alone for one partition each."""
+"""Topics with their partition counts, or names only for one partition each."""
 
 QUICK: Final = {
     "group.initial.rebalance.delay.ms": "0",

@@ -1,20 +1,19 @@
 """Tests on virtual time: real brokers and real clients on a simulated network and disk.
 
     @virtual_time(topics={"orders": 3})
-    async def test_a_member_that_dies_is_replaced(world: VirtualWorld) -> None:
+    async def test_a_dead_member_is_replaced(world: VirtualWorld) -> None:
         async with AsyncConsumer(**world.client("reader"), group_id="g", topics=["orders"]) as one:
             ...
             world.network.crash("reader")
-            await asyncio.sleep(60)         # no time at all
+            await asyncio.sleep(60)         # takes no real time
 
-When all tasks wait, the clock jumps to the next timer, so time-outs of minutes take milliseconds.
-A seed decides which of several ready tasks runs first: the same seed gives the same run, another
-seed may find another bug. A test that would hang fails and says which tasks wait where. With
+When all tasks wait, the clock jumps to the next timer, so timeouts of minutes take milliseconds. A
+seed decides which of several ready tasks runs first: the same seed gives the same run, another seed
+may find another bug. A test that would hang fails and lists what each task waits for. With
 `brokers=3` the world has a cluster (`virtual_cluster`).
 
-The code under test must take its time from the event loop (`asyncio.sleep`, `loop.time`), and its
-clients are Moldau's asynchronous ones. Blocking clients need threads, and clients of others need
-sockets: neither can be used here.
+The code under test must take its time from the event loop (`asyncio.sleep`, `loop.time`). Only
+Moldau's asyncio clients work: blocking clients need threads, and other clients need sockets.
 """
 
 from __future__ import annotations
@@ -42,13 +41,14 @@ FOLDER: Final = "/data"
 
 
 class VirtualWorld:
-    """One broker or a cluster, and whatever clients a test puts on the network beside them."""
+    """One broker or a cluster on a simulated network, with the clients of a test."""
 
     def __init__(self, world: World, settings: Settings | None = None, brokers: int = 1) -> None:
         self._world = world
         self.network = SimNetwork(world)
-        """Cut it with `partition(["reader"], ["broker"])`, mend it with `heal()`; `crash("reader")`
-        ends all connections of a client. The machines of a cluster are `broker-1` and so on."""
+        """Cut it with `partition(["reader"], ["broker"])` and restore it with `heal()`.
+        `crash("reader")` ends all connections of a client. The brokers of a cluster are `broker-1`
+        and so on."""
         self._broker: SimBroker | None = None
         self._cluster: VirtualCluster | None = None
         if brokers == 1:
@@ -62,19 +62,19 @@ class VirtualWorld:
             self._cluster = VirtualCluster(world, self.network, brokers, settings)
 
     async def start(self) -> None:
-        """Return once all brokers serve; `virtual_time` does it before the test."""
+        """Start all brokers; `virtual_time` calls it before the test."""
         await (self._cluster or self.broker).start()
 
     @property
     def broker(self) -> SimBroker:
-        """The broker: `await start()`, `await stop()`, `kill()`, `power_cut()`. It runs already."""
+        """The running broker: `await start()`, `await stop()`, `kill()`, `power_cut()`."""
         if self._broker is None:
             raise InvalidState("there are several brokers", advice="Use world.cluster.")
         return self._broker
 
     @property
     def cluster(self) -> VirtualCluster:
-        """The brokers, if there are several of them. They run already."""
+        """The running cluster, with `brokers=2` or more."""
         if self._cluster is None:
             raise InvalidState(
                 "there is one broker", advice="Use world.broker, or virtual_time(brokers=3)."
@@ -94,11 +94,11 @@ class VirtualWorld:
         return self._world.clock.monotonic()
 
     def ports(self, host: str = "client") -> ClientPorts:
-        """Return the network, clock and chance of a machine of this name."""
+        """Return the network, clock and random source of a machine of this name."""
         return ClientPorts(self.network.host(host), self._world.clock, self._world.random(host))
 
     def client(self, host: str = "client") -> dict[str, Any]:
-        """Return the arguments with which an asynchronous client runs on a machine of this name.
+        """Return the arguments for an asyncio client on a machine of this name.
 
         `AsyncProducer(**world.client("writer"), linger_ms=0)`
         """
@@ -112,13 +112,13 @@ class VirtualWorld:
         replication_factor: int | None = None,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic; TopicAlreadyExists and the like are raised."""
+        """Create a topic; raises TopicAlreadyExists and other errors of the broker."""
         await create_topics(self.client("test"), {name: partitions}, configs, replication_factor)
 
     async def records(self, topic: str) -> list[Record[bytes | None, bytes | None]]:
-        """Read a topic from start to end, partition by partition, as `read_committed` does.
+        """Return all records of a topic, partition by partition, as `read_committed`.
 
-        UnknownTopicOrPartition if there is no such topic: reading creates none.
+        Raises UnknownTopicOrPartition if the topic does not exist; reading never creates it.
         """
         return await read_records(self.client("test"), topic)
 
@@ -132,9 +132,9 @@ def run_virtually(
     limit_s: float = RUN_LIMIT_S,
     brokers: int = 1,
 ) -> T:
-    """Run a coroutine function in a world whose brokers serve; return what it returns.
+    """Run a coroutine function with running brokers on virtual time; return its result.
 
-    `limit_s` are virtual seconds after which it counts as stuck.
+    It fails as stuck after `limit_s` virtual seconds.
     """
     wanted = topic_partitions(topics)
 
@@ -160,10 +160,10 @@ def virtual_time(
     limit_s: float = RUN_LIMIT_S,
     brokers: int = 1,
 ) -> Callable[[Test[P, T]], Callable[P, T]]:
-    """Turn an asynchronous test into a plain one that runs on virtual time.
+    """Run an asynchronous test on virtual time.
 
-    The test's first argument is the VirtualWorld; the others are its fixtures, as usual. Fixtures
-    are set up outside, in real time.
+    The test's first argument is the VirtualWorld; the others are fixtures. Fixtures are set up
+    outside, in real time.
     """
 
     def decorate(test: Test[P, T]) -> Callable[P, T]:

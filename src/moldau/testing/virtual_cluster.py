@@ -1,13 +1,13 @@
-"""The brokers of a test on virtual time, with the verbs that `TestCluster` has on real time.
+"""A cluster on virtual time, with the methods of `TestCluster`.
 
     @virtual_time(brokers=3, topics={"orders": 3})
-    async def test_a_broker_that_was_away_for_minutes(world: VirtualWorld) -> None:
+    async def test_a_broker_that_was_down_for_minutes(world: VirtualWorld) -> None:
         world.cluster.kill(2)
         await asyncio.sleep(600)
         await world.cluster.start_broker(2)
 
-A start, and a stop in order, take time and are awaited; the other calls are not. Each broker has a
-machine of its own, `broker-1` and so on, with a simulated disk.
+Starts and clean stops take time and are awaited; other calls are not. Each broker has its own
+machine, `broker-1` and so on, with a simulated disk.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ costs real time. A write still wakes them at once. All other time-outs are Kafka
 
 
 class VirtualCluster:
-    """Several brokers on simulated machines, through as many lives as a test wants."""
+    """Several brokers on simulated machines; a test can restart them any number of times."""
 
     def __init__(
         self, world: World, network: SimNetwork, brokers: int, settings: Settings | None = None
@@ -49,7 +49,7 @@ class VirtualCluster:
         self._cluster_id = uuid_text(random_uuid(world.random("cluster id")))
         common = cluster_settings(brokers, IDLE_PACE, settings)
         self.broker_ids = tuple(range(1, brokers + 1))
-        """The ids of all brokers, running or not. The first one votes."""
+        """The ids of all brokers. The first one is the controller."""
         self._brokers = {one: self._new_broker(one, common) for one in self.broker_ids}
 
     def _new_broker(self, broker_id: int, common: dict[str, str]) -> SimBroker:
@@ -72,15 +72,15 @@ class VirtualCluster:
     # Living
 
     async def start(self) -> None:
-        """Return once all brokers serve; UserError says why one cannot."""
+        """Start all brokers and wait until they serve; raises UserError if one cannot start."""
         for broker_id in self.broker_ids:
             await self.start_broker(broker_id)
 
     async def start_broker(self, broker_id: int) -> None:
-        """Start a broker that was stopped or killed; it finds its files again."""
+        """Start a broker that was stopped or killed; it reuses its files."""
         broker = self._broker(broker_id)
         if broker.alive:
-            raise InvalidState(f"broker {broker_id} runs already")
+            raise InvalidState(f"broker {broker_id} is already running")
         life = broker.life + 1
         try:
             await broker.start()
@@ -90,19 +90,19 @@ class VirtualCluster:
             raise
 
     async def stop_broker(self, broker_id: int) -> None:
-        """Stop a broker in order, as at SIGTERM: its leaders move away first."""
+        """Stop a broker cleanly, like SIGTERM: its leaders move away first."""
         await self._running(broker_id).stop()
 
     def kill(self, broker_id: int) -> None:
-        """End a broker at once, as at SIGKILL; its peers see their connections break."""
+        """Kill a broker, like SIGKILL; its connections break."""
         self._running(broker_id).kill()
 
     def power_cut(self, broker_id: int) -> None:
-        """End a machine: what was not synced may be lost, and its peers are not told."""
+        """Cut the power of a machine: unsynced data may be lost, and connections stay open."""
         self._running(broker_id).power_cut()
 
     async def restart(self, broker_id: int) -> None:
-        """Start a broker that does not run, or stop it in order and start it again."""
+        """Stop the broker cleanly if it runs, then start it."""
         if self._broker(broker_id).alive:
             await self.stop_broker(broker_id)
         await self.start_broker(broker_id)
@@ -120,10 +120,10 @@ class VirtualCluster:
     # The network between brokers
 
     def partition(self, side: Iterable[int], other_side: Iterable[int]) -> None:
-        """Cut brokers off from others: nothing arrives, and nobody is told.
+        """Cut brokers off from others: nothing arrives, and connections stay open.
 
-        Clients still reach all of them; `world.network` cuts those off. A broker that is cut off
-        from the first one has no controller, and is fenced when its session ends.
+        Clients still reach all of them; `world.network` cuts those off. A broker cut off from
+        broker 1 has no controller and is fenced when its session ends.
         """
         ones, others = tuple(side), tuple(other_side)
         for broker_id in (*ones, *others):
@@ -133,14 +133,14 @@ class VirtualCluster:
             self._network.partition([_host(one)], unreachable)
 
     def heal(self) -> None:
-        """Mend all connections, those of clients too; what was held up arrives."""
+        """Restore all connections, also those of clients; delayed data arrives."""
         self._network.heal()
 
     # What a test wants to know
 
     @property
     def running(self) -> tuple[int, ...]:
-        """The ids of the brokers that run."""
+        """The ids of the running brokers."""
         return tuple(one for one, broker in self._brokers.items() if broker.serving)
 
     @property

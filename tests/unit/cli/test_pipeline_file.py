@@ -63,7 +63,7 @@ NAMES = "activity, logs, metrics, changelog"
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", ": there is no pipeline in it: expected [activity], [logs], [metrics], [changelog]"),
+        ("", " has no pipeline: expected [activity], [logs], [metrics], [changelog]"),
         ("[activity]\nwindow = 5m", "(at line 2, column 11)"),
         ("[activity]", ": [activity] out: is missing"),
         (f"{ACTIVITY}window = 'x'", ": [activity] window: 'x' is no duration: expected 10s or 5m"),
@@ -75,7 +75,7 @@ NAMES = "activity, logs, metrics, changelog"
         (f"{ACTIVITY}master = 'x'", ": [activity] master: belongs to the top of the file"),
         ("[activity.conf]\na = 1", ": [activity] conf: belongs to the top of the file"),
         (f"conf = 1\n{ACTIVITY}", ': [activity] conf: is a table: "NAME" = "VALUE"'),
-        ("out = 'a'\n[activity]", ": out: belongs into the table of a pipeline"),
+        ("out = 'a'\n[activity]", ": out: move it into the table of a pipeline"),
         (f"{ACTIVITY}[nobody]", f": [nobody] pipeline: 'nobody' is none of {NAMES}"),
         ("[a]\npipeline = ['logs']", f": [a] pipeline: ['logs'] is none of {NAMES}"),
     ],

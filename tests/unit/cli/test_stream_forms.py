@@ -114,7 +114,7 @@ def test_headers_may_have_no_value():
 
 @pytest.mark.parametrize("text", ["a", "", "=b"])
 def test_an_option_that_is_no_header_is_refused(text):
-    with pytest.raises(UserError, match="is no header: expected NAME=VALUE"):
+    with pytest.raises(UserError, match="is not a header: expected NAME=VALUE"):
         given_header(text)
 
 

@@ -141,9 +141,9 @@ def test_a_changelog_needs_no_name_and_has_dead_letters_too(tmp_path):
     [
         (["show"], "name a table: events, late, dead_letters, pages"),
         (["show", "plums"], "there is no table plums in"),
-        (["show", "late", "--key", "a"], "--key is for the table of a changelog"),
+        (["show", "late", "--key", "a"], "--key works for changelogs only"),
         (["show", "dead_letters", "-c", "plums"], "the table dead_letters has no column plums"),
-        (["tail", "late", "-f", "-o", "csv"], "--follow is for tables"),
+        (["tail", "late", "-f", "-o", "csv"], "--follow works for append-only tables"),
     ],
 )
 def test_what_cannot_be_asked_is_one_line(out, words, what):

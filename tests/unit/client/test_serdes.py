@@ -121,7 +121,7 @@ def test_a_class_is_no_serializer():
         lambda: Producer(key_serializer=Own),
         lambda: Consumer(value_deserializer=Own),
     ):
-        with pytest.raises(ConfigError, match=r"Own is a class, .*Own\(\)"):
+        with pytest.raises(ConfigError, match=r"Own is a class; .*Own\(\)"):
             make()
 
 

@@ -76,5 +76,5 @@ def test_an_answer_is_read_by_name_or_by_id():
 
 @pytest.mark.parametrize("wrong", [told("c"), told("a", partition=2), told(topic_id=b"c" * 16)])
 def test_an_answer_about_anything_else_is_refused(wrong):
-    with pytest.raises(CorruptAnswer, match="not asked for"):
+    with pytest.raises(CorruptAnswer, match="not requested"):
         by_partition([wrong], WANTED)

@@ -126,7 +126,7 @@ def test_one_that_does_not_run_cannot_be_ended(cluster):
 
 
 def test_one_that_runs_is_not_started_twice(cluster):
-    with pytest.raises(InvalidState, match="broker 2 runs already"):
+    with pytest.raises(InvalidState, match="broker 2 is already running"):
         cluster.start_broker(2)
 
 

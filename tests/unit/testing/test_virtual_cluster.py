@@ -162,7 +162,7 @@ async def test_a_broker_that_cannot_start_says_why_and_can_be_started_later(worl
 
 @virtual_time(brokers=2)
 async def test_what_cannot_be_done_is_refused_with_one_line(world):
-    with pytest.raises(InvalidState, match="broker 2 runs already"):
+    with pytest.raises(InvalidState, match="broker 2 is already running"):
         await world.cluster.start_broker(2)
     world.cluster.kill(2)
     with pytest.raises(InvalidState, match="broker 2 does not run"):

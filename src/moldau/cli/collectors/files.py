@@ -1,4 +1,4 @@
-"""`moldau collect files`: log files of this machine, sent to a topic until it is stopped."""
+"""`moldau collect files`: tails log files and sends their lines to a topic."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ HEADERS_SIZE: Final = 48 * 1024
     type=click.Path(path_type=Path),
     required=True,
     metavar="FILE",
-    help="Where positions are kept.",
+    help="The file for positions.",
 )
 @click.option(
     "--key",
@@ -51,7 +51,12 @@ HEADERS_SIZE: Final = 48 * 1024
     help="The key of records.",
 )
 @click.option(
-    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; repeatable."
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Add a header; repeatable.",
 )
 @click.option(
     "--from",
@@ -59,47 +64,48 @@ HEADERS_SIZE: Final = 48 * 1024
     type=click.Choice(("start", "end")),
     default="start",
     show_default=True,
-    help="Where to begin in files that are there at the very first start.",
+    help="Where to start in files that exist at the first start.",
 )
 @click.option(
     "--exclude",
     multiple=True,
     default=COMPRESSED,
     metavar="PATTERN",
-    help="Files to leave out [compressed ones]; repeatable.",
+    help="Skip these files [compressed ones]; repeatable.",
 )
-@click.option("--multiline", type=click.Choice(sorted(PRESETS)), help="Records of several lines.")
-@click.option("--begins", metavar="REGEX", help="A line that begins so begins a record.")
-@click.option("--continues", metavar="REGEX", help="A line that begins so continues a record.")
-@duration_option("--lines-wait", "5s", "How long the lines of a record wait for the next record.")
+@click.option(
+    "--multiline",
+    type=click.Choice(sorted(PRESETS)),
+    help="Combine lines into records, as this logger writes them.",
+)
+@click.option("--begins", metavar="REGEX", help="Lines that start like this start a record.")
+@click.option("--continues", metavar="REGEX", help="Lines that start like this continue a record.")
+@duration_option("--lines-wait", "5s", "How long an incomplete record waits for more lines.")
 @click.option(
     "--max-record-size",
     type=click.IntRange(1),
     default=RECORD_SIZE_MAX,
     show_default=True,
     metavar="BYTES",
-    help="Records that are longer are too long.",
+    help="The longest record.",
 )
 @click.option(
     "--too-long",
     type=click.Choice(("cut", "skip")),
     default="cut",
     show_default=True,
-    help="What to do with them.",
+    help="What to do with longer records.",
 )
-@duration_option(
-    "--rotated-wait", "60s", "How long a file that was rotated away must be quiet to be left."
-)
-@duration_option("--poll", "2s", "How seldom a quiet file may be looked at.")
-@duration_option("--scan", "5s", "How often new files are looked for.")
-@click.option("--once", is_flag=True, help="End when all there is has been delivered.")
+@duration_option("--rotated-wait", "60s", "Close a rotated file after this time without new lines.")
+@duration_option("--poll", "2s", "The longest interval between checks of an idle file.")
+@duration_option("--scan", "5s", "How often to look for new files.")
+@click.option("--once", is_flag=True, help="Exit when all lines have been delivered.")
 @collector_options  # fmt: skip
 def files(patterns: tuple[str, ...], **options: Any) -> None:
-    r"""Follow log files and send every line as a record, at least once, until SIGTERM or Ctrl-C.
+    r"""Tail log files and send every line as a record, at least once, until SIGTERM or Ctrl-C.
 
-    Bytes go through as they are. Files are followed through rotation, by rename and by
-    copytruncate, and restarts go on where the last run was. Records have the headers host, path
-    and position.
+    Bytes are sent unchanged. Files are followed through rotation, by rename and by copytruncate. A
+    restart continues where the last run ended. Records have the headers host, path and position.
 
     \b
     moldau collect files '/var/log/app/*.log' -t logs --state /var/lib/moldau/app.json

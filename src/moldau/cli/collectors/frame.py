@@ -42,11 +42,15 @@ def duration_option(name: str, default: str, text: str) -> Callable[[Command], C
 def collector_options(command: Command) -> Command:
     """Give a command what every collector has."""
     for option in (
-        duration_option("--grace", "10s", "How long the end waits for what is not acknowledged."),
+        duration_option("--grace", "10s", "How long to wait for acknowledgements at the end."),
         click.option("-z", "--compression", type=click.Choice(CODECS), help="Compress batches."),
-        click.option("--host", default=socket.gethostname, help="Name of this host [its own]."),
+        click.option("--host", default=socket.gethostname, help="The name of this host [its own]."),
         click.option(
-            "-t", "--topic", required=True, shell_complete=complete_topics, help="Where to send."
+            "-t",
+            "--topic",
+            required=True,
+            shell_complete=complete_topics,
+            help="The topic to send to.",
         ),
     ):
         command = option(command)

@@ -39,14 +39,14 @@ from moldau.collect.state import Entry
     type=click.IntRange(0),
     default=5,
     show_default=True,
-    help="How many processes to tell of: by CPU, and as many by memory.",
+    help="How many processes to report, by CPU and by memory each.",
 )
 @click.option(
     "--process",
     "processes",
     multiple=True,
     metavar="REGEX",
-    help="Tell of processes of such names instead; repeatable.",
+    help="Report processes with these names instead; repeatable.",
 )
 @click.option(
     "--http",
@@ -60,28 +60,28 @@ from moldau.collect.state import Entry
     "http_format",
     default=COMBINED,
     metavar="REGEX",
-    help="What finds status and time in a line [combined, then the time].",
+    help="How to find status and time in a line [combined, then the time].",
 )
 @click.option(
     "--http-unit",
     type=click.Choice(list(UNITS_US)),
     default="s",
     show_default=True,
-    help="What their times are given in.",
+    help="The unit of the request times.",
 )
 @click.option(
     "--state",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Where positions in access logs are kept, to count every request.",
+    help="The file for positions in access logs, to count every request.",
 )
-@click.option("--no-host", is_flag=True, help="Measure nothing but access logs.")
-@click.option("--count", type=click.IntRange(1), help="End after so many measurements.")
+@click.option("--no-host", is_flag=True, help="Only measure access logs.")
+@click.option("--count", type=click.IntRange(1), help="Exit after this many measurements.")
 @collector_options  # fmt: skip
 def metrics(**options: Any) -> None:
-    r"""Measure this machine and send what is found as JSON, until SIGTERM or Ctrl-C.
+    r"""Measure this machine and send the samples as JSON, until SIGTERM or Ctrl-C.
 
-    CPU, memory, disks, networks, the busiest processes, and requests found in access logs.
+    Measures CPU, memory, disks, networks, the largest processes, and requests in access logs.
 
     \b
     moldau collect metrics -t metrics --interval 10s
@@ -89,9 +89,9 @@ def metrics(**options: Any) -> None:
     """
     interval_ms = round(options["interval"] * 1000)
     if interval_ms < 100:
-        raise UserError("--interval is at least 0.1 s: measuring takes time itself")
+        raise UserError("--interval must be at least 0.1 s")
     if options["state"] is not None and not options["logs"]:
-        raise UserError("--state keeps positions in access logs: name one with --http")
+        raise UserError("--state needs an access log: name one with --http")
     producer = producer_of(options)
     complaints = Complaints(say)
     with _positions(options["state"], complaints) as positions:
@@ -132,7 +132,7 @@ def _measured(
     logs = _access_logs(options, complaints, saved)
     if options["no_host"]:
         if not logs:
-            raise UserError("--no-host leaves nothing to measure: name an access log with --http")
+            raise UserError("--no-host needs an access log: name one with --http")
         return Measured(access_logs=logs)
     # Imported here: it needs psutil, which only who measures a machine has to have.
     from moldau.collect.metrics.machine import LocalMachine  # noqa: PLC0415

@@ -60,10 +60,10 @@ def read_file(path: Path, commands: Mapping[str, click.Command]) -> dict[str, Gi
     }
     shared = {key: value for key, value in content.items() if key not in tables}
     if not tables:
-        raise UserError(f"{path}: there is no pipeline in it: expected {_listed(commands)}")
+        raise UserError(f"{path} has no pipeline: expected {_listed(commands)}")
     for key in shared:
         if key in FOR_ONE:
-            raise UserError(f"{path}: {key}: belongs into the table of a pipeline")
+            raise UserError(f"{path}: {key}: move it into the table of a pipeline")
     return {
         title: _Reader(path, title, commands).given(shared, table)
         for title, table in tables.items()

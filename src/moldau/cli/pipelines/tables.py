@@ -40,7 +40,7 @@ class PipelineTables:
     def folder(self, name: str) -> Path:
         """Return the folder of a table on this machine; UserError if there is none."""
         if "://" in self._out:
-            raise UserError(f"{self._out} is not on this machine: ask with moldau table sql")
+            raise UserError(f"{self._out} is not on this machine: use moldau table sql")
         folder = Path(self._out, name)
         if name not in self.names and not folder.is_dir():
             raise UserError(f"there is no table {folder}: name the --out of a pipeline")

@@ -49,7 +49,7 @@ def parse_percent(text: str, letters: str) -> list[bytes | Field]:
     while place < len(text):
         piece = _PIECE.match(text, place)
         if piece is None:
-            raise UserError(f"-f {text!r}: {text[place : place + 2]!r} is not understood")
+            raise UserError(f"-f {text!r}: {text[place : place + 2]!r} is unknown")
         place = piece.end()
         part = _part(piece, text, letters)
         if isinstance(part, bytes) and found and isinstance(found[-1], bytes):

@@ -50,7 +50,10 @@ def parse_place(text: str, option: str, now_ms: int) -> Position:
     """Read a place; UserError where it is none that stands for itself."""
     word = parse_position(text, now_ms, known="start, end")
     if word.kind is PositionKind.CURRENT:
-        raise UserError(f"{option} {text}: only a group is somewhere; leave it out to go on there")
+        raise UserError(
+            f"{option} {text}: only a group has a current position; leave the option out to"
+            " continue there"
+        )
     return word
 
 

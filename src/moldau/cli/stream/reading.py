@@ -70,9 +70,9 @@ def percent_reader(text: str, null: bytes | None) -> Read:
     fields = [part for part in parts if isinstance(part, Field)]
     letters = [field.letter for field in fields]
     if len(set(letters)) < len(letters):
-        raise UserError(f"-f {text!r}: a field can be read once only")
+        raise UserError(f"-f {text!r}: a field occurs twice")
     if any(isinstance(a, Field) and isinstance(b, Field) for a, b in zip(parts, parts[1:])):  # noqa: B905, RUF007 - neighbours
-        raise UserError(f"-f {text!r}: something has to stand between two fields")
+        raise UserError(f"-f {text!r}: two fields need a text between them")
     pattern = re.compile(
         b"".join(b"(.*?)" if isinstance(part, Field) else re.escape(part) for part in parts),
         re.DOTALL,
@@ -81,7 +81,7 @@ def percent_reader(text: str, null: bytes | None) -> Read:
     def read(line: bytes) -> Line:
         found = pattern.fullmatch(line)
         if found is None:
-            raise UserError(f"{_shown(line)} is not as -f {text!r} says")
+            raise UserError(f"{_shown(line)} does not match -f {text!r}")
         named = {
             _LINE_FIELDS[field.letter]: _field(field, part, null)
             for field, part in zip(fields, found.groups(), strict=True)
@@ -100,7 +100,7 @@ def _field(field: Field, part: bytes, null: bytes | None) -> Any:
     match field.letter:
         case "p" | "T":
             if not part.isdigit() or len(part) > NUMBER_DIGITS_MAX:
-                raise UserError(f"{_shown(part)} is no number for %{field.letter}")
+                raise UserError(f"{_shown(part)} is not a number for %{field.letter}")
             return int(part)
         case "h":
             pairs = part.decode(errors="replace").split(",") if part else ()
@@ -117,7 +117,7 @@ def _field(field: Field, part: bytes, null: bytes | None) -> Any:
 def given_header(text: str) -> Header:
     """Read `name=value` of an option; a name alone is more likely a slip than a null."""
     if "=" not in text:
-        raise UserError(f"{text!r} is no header: expected NAME=VALUE, or NAME= for an empty one")
+        raise UserError(f"{text!r} is not a header: expected NAME=VALUE, or NAME= for an empty one")
     return parse_header(text)
 
 
@@ -125,7 +125,7 @@ def parse_header(text: str) -> Header:
     """Read `name=value`; a name alone, as `consume` prints it, has no value."""
     name, equals, value = text.partition("=")
     if not name:
-        raise UserError(f"{text!r} is no header: expected NAME=VALUE")
+        raise UserError(f"{text!r} is not a header: expected NAME=VALUE")
     return name, value.encode(errors="surrogateescape") if equals else None
 
 
@@ -174,7 +174,7 @@ def _json_bytes(given: Mapping[str, Any], name: str) -> bytes | None:
             try:
                 return text.encode()
             except UnicodeEncodeError as error:
-                raise UserError(f"{name} holds half a character: {error}") from error
+                raise UserError(f"{name} has an invalid character: {error}") from error
         case other:
             return json.dumps(other, ensure_ascii=True, separators=(",", ":")).encode()
 
@@ -185,7 +185,7 @@ def _json_number(given: Mapping[str, Any], name: str) -> int | None:
         return None
     if type(number) is int and 0 <= number < 10**NUMBER_DIGITS_MAX:
         return number
-    raise UserError(f"{name} is a number from 0 on, not {number!r}")
+    raise UserError(f"{name} must be a number of at least 0, not {number!r}")
 
 
 def _json_headers(given: Any) -> tuple[Header, ...]:

@@ -1,4 +1,4 @@
-"""The cluster as a whole: its brokers, their disks, the versions and features they speak."""
+"""Admin calls for the cluster: its brokers, their disks, API versions and features."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ LEVEL_MAX = 32_767
 
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
-    """One broker, where it says it can be reached."""
+    """A broker and its advertised address."""
 
     broker_id: int
     host: str
     port: int
     rack: str | None = None
     is_fenced: bool = False
-    """Whether the controller keeps clients away from it."""
+    """Whether the controller has fenced it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster."""
+    """The brokers of a cluster, its id and its controller."""
 
     cluster_id: str | None
     controller_id: int | None
@@ -70,32 +70,32 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDescription:
-    """One replica on a disk."""
+    """A replica in a log directory."""
 
     size: int
     offset_lag: int
-    """How far it is behind: the high watermark, or the replica it will replace."""
+    """Offsets behind the high watermark, or behind the replica it will replace."""
     is_future: bool
-    """Whether it is being moved here, and will replace the one elsewhere."""
+    """Whether it is being moved to this directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """One log directory of a broker."""
+    """A log directory of a broker."""
 
     path: str
     error: ClientError | None
-    """Why nothing can be told of it: its disk has failed, perhaps."""
+    """The directory's error, such as a failed disk; None if it is online."""
     replicas: Mapping[TopicPartition, ReplicaDescription]
     total_bytes: int | None
-    """The size of the volume; None where the broker does not tell."""
+    """The size of the volume; None if the broker does not report it."""
     usable_bytes: int | None
     is_cordoned: bool = False
-    """Whether it is closed to new replicas (KIP-1066)."""
+    """Whether it accepts no new replicas (KIP-1066)."""
 
 
 class ApiRange(NamedTuple):
-    """The versions of one API that a broker serves, both ends included."""
+    """The versions of an API that a broker supports, both ends included."""
 
     name: str
     first: int
@@ -103,18 +103,18 @@ class ApiRange(NamedTuple):
 
 
 class FeatureRange(NamedTuple):
-    """Levels of a feature, both ends included."""
+    """The levels of a feature, both ends included."""
 
     first: int
     last: int
 
 
 class UpgradeType(IntEnum):
-    """In which direction features are to go, and what may be lost (KIP-778)."""
+    """Whether to upgrade or downgrade features, and what may be lost (KIP-778)."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
-    """Refused where something in the metadata might be lost."""
+    """Refused if metadata could be lost."""
     UNSAFE_DOWNGRADE = 3
 
 
@@ -123,14 +123,14 @@ class FeatureDescription:
     """The features of a cluster (KIP-584)."""
 
     supported: Mapping[str, FeatureRange]
-    """The levels that the broker which was asked can run at."""
+    """The levels that the broker supports."""
     finalized: Mapping[str, FeatureRange]
-    """The levels in force."""
+    """The levels in use."""
     finalized_epoch: int | None
 
 
 class ClusterCalls(Calls):
-    """What can be asked of a cluster and its brokers."""
+    """Admin calls for a cluster and its brokers."""
 
     async def describe_cluster(
         self, *, include_fenced: bool = False, timeout_ms: float | None = None
@@ -174,9 +174,9 @@ class ClusterCalls(Calls):
         partitions: Iterable[tuple[str, int]] | None = None,
         timeout_ms: float | None = None,
     ) -> Results[int, tuple[LogDirDescription, ...]]:
-        """Show what lies on the disks of brokers: `(await admin.describe_log_dirs())[1]`.
+        """Describe the log directories of brokers: `(await admin.describe_log_dirs())[1]`.
 
-        Of all brokers and all partitions, unless some are named.
+        By default of all brokers and all partitions.
         """
         deadline = self._asking.deadline(timeout_ms)
         wanted = None
@@ -197,7 +197,7 @@ class ClusterCalls(Calls):
     async def describe_api_versions(
         self, broker_ids: Iterable[int] | None = None, *, timeout_ms: float | None = None
     ) -> Results[int, dict[int, ApiRange]]:
-        """Show which APIs brokers serve, by key: `(await admin.describe_api_versions())[1][0]`."""
+        """Return the APIs of brokers by key: `(await admin.describe_api_versions())[1][0]`."""
         deadline = self._asking.deadline(timeout_ms)
 
         async def ask(broker_id: int) -> dict[int, ApiRange]:
@@ -213,7 +213,7 @@ class ClusterCalls(Calls):
     async def describe_features(
         self, *, broker_id: int | None = None, timeout_ms: float | None = None
     ) -> FeatureDescription:
-        """Show which features are in force: `(await admin.describe_features()).finalized`."""
+        """Return the features in use: `(await admin.describe_features()).finalized`."""
 
         async def attempt() -> FeatureDescription:
             node = Node.ANY if broker_id is None else broker_id
@@ -241,9 +241,9 @@ class ClusterCalls(Calls):
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> Results[str, None]:
-        """Set features to levels; 0 turns one off: `await admin.update_features({"f": 2})`.
+        """Set the levels of features; 0 disables one: `await admin.update_features({"f": 2})`.
 
-        All of them or none, since Kafka 4.0. `validate_only` merely tells whether they could be.
+        Since Kafka 4.0, all of them or none are set. `validate_only` only checks the request.
         """
         deadline = self._asking.deadline(timeout_ms)
         if not levels:

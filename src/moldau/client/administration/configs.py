@@ -1,8 +1,7 @@
-"""Configs of topics, brokers, groups and client metrics: reading and changing them.
+"""Admin calls for configs of topics, brokers, groups and client metrics.
 
-A change names single configs and leaves the others alone (KIP-339). Brokers before 2.3 know only
-the replacement of all configs at once; that is a call of its own, because to make it up from a
-description would undo what somebody else changes in between.
+A change sets single configs and keeps the others (KIP-339). Brokers before 2.3 can only replace all
+configs at once. That is a separate call: emulating a change with it would undo concurrent changes.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ ALL_RESOURCE_TYPES = 1
 
 
 class ResourceType(IntEnum):
-    """What has configs, as the protocol numbers it."""
+    """A type of resource with configs; the number is the protocol's."""
 
     TOPIC = 2
     BROKER = 4
@@ -47,7 +46,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """Something that has configs: `ConfigResource.topic("t")`, `ConfigResource.broker(1)`."""
+    """A resource with configs: `ConfigResource.topic("t")`, `ConfigResource.broker(1)`."""
 
     type: ResourceType
     name: str
@@ -69,7 +68,7 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, as the protocol numbers it."""
+    """The source of a value; the number is the protocol's."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -88,7 +87,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """What a value is, as the protocol numbers it."""
+    """The type of a value; the number is the protocol's."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -108,7 +107,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """One place a value may come from."""
+    """A possible source of a value."""
 
     name: str
     value: str | None
@@ -117,49 +116,49 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One config in force."""
+    """A config with its current value."""
 
     name: str
     value: str | None
-    """None where it is sensitive."""
+    """None if it is sensitive."""
     source: ConfigSource
     is_read_only: bool
     is_sensitive: bool
     type: ConfigType = ConfigType.UNKNOWN
     synonyms: tuple[ConfigSynonym, ...] = ()
-    """Where the value may come from, in the order of precedence; if asked for."""
+    """The sources of the value in order of precedence, if requested."""
     documentation: str | None = None
-    """If asked for, and where the broker has any (since 2.6)."""
+    """If requested, and if the broker has it (since 2.6)."""
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it."""
+        """Whether it has its default value."""
         return self.source is ConfigSource.DEFAULT
 
 
 class Append(NamedTuple):
-    """Add to the list that a config is."""
+    """Adds a value to a list config."""
 
     value: str
 
 
 class Subtract(NamedTuple):
-    """Take out of the list that a config is."""
+    """Removes a value from a list config."""
 
     value: str
 
 
 ConfigValue = str | int | float | bool | None
-"""What a config is set to: brokers take text, so that is what a number becomes; None is none."""
+"""The value of a config. Numbers are sent as text, as brokers expect; None: no value."""
 
 ConfigChange = ConfigValue | Append | Subtract
-"""A new value, a change of a list, or None to go back to the default."""
+"""A new value, a change of a list, or None to reset to the default."""
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 class ConfigCalls(Calls):
-    """What can be done with configs."""
+    """Admin calls for configs."""
 
     async def describe_config(
         self,
@@ -191,7 +190,7 @@ class ConfigCalls(Calls):
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
         """Read configs: `(await admin.describe_configs([ConfigResource.broker(1)])).ok`.
 
-        `names` are the configs wanted; all of them if None. A broker's are read from itself.
+        `names` selects configs; None means all. The configs of a broker are read from that broker.
         """
         keys = None if names is None else several(names, "names")
 
@@ -224,7 +223,7 @@ class ConfigCalls(Calls):
     ) -> None:
         """Change configs: `await admin.alter_config(ConfigResource.topic("t"), {"x": "1"})`.
 
-        None takes a config back to its default; `Append` and `Subtract` change lists.
+        None resets a config to its default; `Append` and `Subtract` change lists.
         """
         results = await self.alter_configs(
             {resource: changes}, validate_only=validate_only, timeout_ms=timeout_ms
@@ -238,7 +237,7 @@ class ConfigCalls(Calls):
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> Results[ConfigResource, None]:
-        """Change single configs of many resources, and leave their others alone.
+        """Change single configs of several resources; other configs are kept.
 
         `await admin.alter_configs({ConfigResource.broker(): {"log.retention.ms": None}})`
         """
@@ -266,7 +265,7 @@ class ConfigCalls(Calls):
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> Results[ConfigResource, None]:
-        """Set all configs of resources; what is not named goes back to its default.
+        """Replace all configs of resources; configs not named are reset to their defaults.
 
         `await admin.replace_configs({ConfigResource.topic("t"): {"retention.ms": "1"}})`
         """
@@ -294,9 +293,9 @@ class ConfigCalls(Calls):
     async def list_config_resources(
         self, types: Iterable[ResourceType] = (), *, timeout_ms: float | None = None
     ) -> list[ConfigResource]:
-        """List what has configs: `await admin.list_config_resources([ResourceType.GROUP])`.
+        """List resources with configs: `await admin.list_config_resources([ResourceType.GROUP])`.
 
-        No types means all. Brokers before 4.1 list client metrics only.
+        No types means all. Brokers before 4.1 only list client metrics.
         """
         wanted = several(types, "types")
         least = 0 if wanted == [ResourceType.CLIENT_METRICS] else ALL_RESOURCE_TYPES

@@ -67,9 +67,9 @@ class AdminFace(OneClient):
         version_ceilings: Mapping[int, int] | None = None,
         _ports: ClientPorts | None = None,
     ) -> None:
-        """Take the settings; nothing is connected yet. ConfigError if they cannot be.
+        """Check the settings; raises ConfigError. It does not connect yet.
 
-        `default_api_timeout_ms` is how long a call may take that names no time-out of its own.
+        `default_api_timeout_ms` is the timeout of calls without a `timeout_ms`.
         """
         values = {name: value for name, value in locals().items() if name != "self"}
         at_least(0, "default_api_timeout_ms", default_api_timeout_ms)
@@ -91,7 +91,7 @@ class AdminFace(OneClient):
         return Asking(cluster, self._default_api_timeout_ms)
 
     def metrics(self) -> Metrics:
-        """Return numbers on the admin, under the names of Kafka's metrics; none before start."""
+        """Return metrics under Kafka's names; empty before `start`."""
         return {} if self._running is None else self._running.cluster.metrics()
 
     def _check_not_closed(self) -> None:

@@ -33,48 +33,48 @@ class GroupListing(NamedTuple):
 
     group_id: str
     protocol_type: str
-    """`consumer` for consumers; empty for groups that only keep offsets."""
+    """`consumer` for consumers; empty for groups with offsets only."""
     state: str | None
-    """None where the broker is too old to tell (before 2.6)."""
+    """None for brokers before 2.6."""
     type: str | None
-    """`classic`, `consumer`, ...; None where the broker is too old to tell (before 3.8)."""
+    """`classic`, `consumer`, ...; None for brokers before 3.8."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """One member of a group."""
+    """A member of a group."""
 
     member_id: str
     instance_id: str | None
-    """Of a static member (KIP-345)."""
+    """The instance id of a static member (KIP-345)."""
     client_id: str
     host: str
     topics: frozenset[str]
-    """What it is subscribed to; empty where it is no consumer or the group is rebalancing."""
+    """Its subscription; empty during a rebalance, or if it is not a consumer."""
     assignment: frozenset[TopicPartition]
     target_assignment: frozenset[TopicPartition] | None = None
-    """What it is about to have, where the broker assigns (KIP-848)."""
+    """Its next assignment, if the broker assigns (KIP-848)."""
     epoch: int | None = None
-    """The assignment it has taken, where the broker assigns."""
+    """The epoch of its current assignment, if the broker assigns."""
     rack: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One group."""
+    """A group and its members."""
 
     group_id: str
     type: str
     """`classic` or `consumer`."""
     protocol_type: str
     state: str
-    """`Stable`, `Empty`, `PreparingRebalance`, ..., as the broker calls it."""
+    """`Stable`, `Empty`, `PreparingRebalance`, ..., as reported by the broker."""
     assignor: str
     coordinator: int
-    """The broker that looks after it."""
+    """The broker that coordinates the group."""
     members: tuple[MemberDescription, ...]
     epoch: int | None = None
-    """How often the group has changed, where the broker assigns."""
+    """The epoch of the group, if the broker assigns."""
     target_assignment_epoch: int | None = None
 
 

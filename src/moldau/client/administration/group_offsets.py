@@ -1,6 +1,6 @@
-"""Committed offsets of groups: reading, changing and forgetting them, for a group at rest.
+"""Admin calls for committed offsets of groups.
 
-A group with members commits for itself: what is changed here behind their backs is refused.
+Only offsets of a group without members can be changed; members commit their own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STABLE_ONLY = 7
 
 
 class GroupOffsetCalls(Calls):
-    """What can be done with the offsets of groups."""
+    """Admin calls for committed offsets of groups."""
 
     async def list_group_offsets(
         self,
@@ -40,10 +40,10 @@ class GroupOffsetCalls(Calls):
         require_stable: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Look up what a group has committed: `await admin.list_group_offsets("g")`.
+        """Return the committed offsets of a group: `await admin.list_group_offsets("g")`.
 
-        All of it, or of these partitions; those without an offset are absent, and a group that is
-        not there has none. `require_stable` waits for open transactions that may change them.
+        By default of all partitions. Partitions without an offset are missing from the result; a
+        group that does not exist has none. `require_stable` waits for open transactions.
         """
         deadline = self._asking.deadline(timeout_ms)
         request = fetch_request(
@@ -68,7 +68,7 @@ class GroupOffsetCalls(Calls):
         require_stable: bool = False,
         timeout_ms: float | None = None,
     ) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """Look up what groups have committed: `(await admin.list_offsets_of_groups(ids)).ok`."""
+        """Return committed offsets of groups: `(await admin.list_offsets_of_groups(ids)).ok`."""
         return await self._asking.each(
             several(group_ids, "group_ids"),
             lambda group_id: self.list_group_offsets(
@@ -83,9 +83,9 @@ class GroupOffsetCalls(Calls):
         *,
         timeout_ms: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Commit offsets in a group's name: `await admin.alter_group_offsets("g", {("t", 0): 5})`.
+        """Commit offsets for a group: `await admin.alter_group_offsets("g", {("t", 0): 5})`.
 
-        A group that is not there comes into being; one with members refuses (UnknownMember).
+        Creates a group that does not exist. Raises UnknownMember if the group has members.
         """
         deadline = self._asking.deadline(timeout_ms)
         return await commit_offsets(self._asking, group_id, as_offsets(offsets), deadline)
@@ -97,9 +97,9 @@ class GroupOffsetCalls(Calls):
         *,
         timeout_ms: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Forget offsets of a group: `await admin.delete_group_offsets("g", [("t", 0)])`.
+        """Delete offsets of a group: `await admin.delete_group_offsets("g", [("t", 0)])`.
 
-        GroupSubscribedToTopic where members still consume the topic.
+        GroupSubscribedToTopic means that members still consume the topic.
         """
         deadline = self._asking.deadline(timeout_ms)
 

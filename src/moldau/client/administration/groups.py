@@ -1,4 +1,4 @@
-"""Groups: finding, describing, deleting them, sending members away. Asked of their coordinators."""
+"""Admin calls for groups: list, describe, delete, remove members. Coordinators answer them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ REMOVED_BY_ADMIN = "removed by an administrator"
 
 
 class GroupCalls(Calls):
-    """What can be done with groups."""
+    """Admin calls for groups."""
 
     # Looking
 
@@ -60,7 +60,7 @@ class GroupCalls(Calls):
     ) -> list[GroupListing]:
         """List groups: `[one.group_id for one in await admin.list_groups(states=["Empty"])]`.
 
-        Every broker is asked. States are `Stable`, `Empty`, ...; types `classic`, `consumer`, ...
+        Asks every broker. States are `Stable`, `Empty`, ...; types `classic`, `consumer`, ...
         """
         request = ListGroupsRequest(several(states, "states"), several(types, "types"))
         least = LIST_BY_TYPE if request.types_filter else 0
@@ -80,13 +80,16 @@ class GroupCalls(Calls):
     async def describe_group(
         self, group_id: str, *, timeout_ms: float | None = None
     ) -> GroupDescription:
-        """Describe a group: `(await admin.describe_group("g")).members`; GroupIdNotFound."""
+        """Describe a group: `(await admin.describe_group("g")).members`.
+
+        Raises GroupIdNotFound if it does not exist.
+        """
         return (await self.describe_groups([group_id], timeout_ms=timeout_ms))[group_id]
 
     async def describe_groups(
         self, group_ids: Iterable[str], *, timeout_ms: float | None = None
     ) -> Results[str, GroupDescription]:
-        """Describe groups of consumers, classic or not: `(await admin.describe_groups(ids)).ok`."""
+        """Describe groups of any type: `(await admin.describe_groups(ids)).ok`."""
         deadline = self._asking.deadline(timeout_ms)
 
         async def attempt(tally: Tally[str, GroupDescription]) -> None:
@@ -132,7 +135,10 @@ class GroupCalls(Calls):
     # Deleting
 
     async def delete_group(self, group_id: str, *, timeout_ms: float | None = None) -> None:
-        """Delete a group with its offsets: `await admin.delete_group("g")`; NonEmptyGroup."""
+        """Delete a group with its offsets: `await admin.delete_group("g")`.
+
+        Raises NonEmptyGroup if it has members.
+        """
         (await self.delete_groups([group_id], timeout_ms=timeout_ms))[group_id]
 
     async def delete_groups(
@@ -168,10 +174,10 @@ class GroupCalls(Calls):
         reason: str = REMOVED_BY_ADMIN,
         timeout_ms: float | None = None,
     ) -> Results[str, None]:
-        """Send members away: `await admin.remove_members("g", instance_ids=["a"])`.
+        """Remove members of a group: `await admin.remove_members("g", instance_ids=["a"])`.
 
-        Static members by their instance ids, others by their member ids; the results are by either.
-        A member that still lives joins again.
+        Name static members by instance id and others by member id; the results have the same keys.
+        A member that is still running joins again.
         """
         deadline = self._asking.deadline(timeout_ms)
         leaving = {
@@ -211,7 +217,7 @@ class GroupCalls(Calls):
         reason: str = REMOVED_BY_ADMIN,
         timeout_ms: float | None = None,
     ) -> Results[str, None]:
-        """Send all present members of a group away: `await admin.remove_all_members("g")`."""
+        """Remove all current members of a group: `await admin.remove_all_members("g")`."""
         group = await self.describe_group(group_id, timeout_ms=timeout_ms)
         return await self.remove_members(
             group_id,

@@ -1,6 +1,6 @@
-"""Partitions: where their offsets lie, who writes to them, cutting off their beginning.
+"""Admin calls for partitions: offsets, active producers, deletion of old records.
 
-All of it is asked of their leaders.
+The requests go to the leaders of the partitions.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ READ_COMMITTED: Final = 2
 
 
 class OffsetSpec(IntEnum):
-    """Which offset of a partition is meant; a time in milliseconds is one too, as a plain number.
+    """An offset of a partition to look up.
 
-    Of a time: the first record at or after it.
+    A plain number is a time in milliseconds: the first record at or after it.
     """
 
     LATEST = -1
-    """Behind the last record; with `read_committed`, behind the last one that is settled."""
+    """The end of the log; with `read_committed`, the last stable offset."""
     EARLIEST = -2
     """The first record."""
     MAX_TIMESTAMP = -3
-    """The record with the latest time."""
+    """The record with the latest timestamp."""
     EARLIEST_LOCAL = -4
     """The first record on the broker's own disk."""
     LATEST_TIERED = -5
@@ -77,35 +77,35 @@ class ListedOffset:
     """An offset that was looked up."""
 
     offset: int | None
-    """None where there is no such record."""
+    """None if there is no such record."""
     timestamp_ms: int | None
-    """The record's time, where a time was asked for."""
+    """The timestamp of the record, if a time was looked up."""
     leader_epoch: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerDescription:
-    """What a leader remembers of a producer."""
+    """The state of a producer in a partition."""
 
     producer_id: int
     producer_epoch: int
     last_sequence: int | None
     last_timestamp_ms: int | None
     coordinator_epoch: int | None
-    """Of the last transaction marker, if there was one."""
+    """The coordinator epoch of the last transaction marker, if any."""
     transaction_start_offset: int | None
-    """Where its open transaction begins, if it has one."""
+    """The first offset of its open transaction, if any."""
 
 
 class PartitionCalls(Calls):
-    """What can be done with partitions."""
+    """Admin calls for partitions."""
 
     async def delete_records(
         self, offsets: ByPartition[int], *, timeout_ms: float | None = None
     ) -> Results[TopicPartition, int]:
         """Delete records before offsets: `await admin.delete_records({("t", 0): 100})`.
 
-        The results are the new first offsets. `END` deletes all there are.
+        Returns the new first offsets. `END` deletes all records.
         """
         wanted = {as_partition(partition): offset for partition, offset in offsets.items()}
         deadline = self._asking.deadline(timeout_ms)
@@ -205,9 +205,9 @@ class PartitionCalls(Calls):
         broker_id: int | None = None,
         timeout_ms: float | None = None,
     ) -> Results[TopicPartition, tuple[ProducerDescription, ...]]:
-        """Show who writes to partitions: `(await admin.describe_producers([("t", 0)])).ok`.
+        """Describe the active producers: `(await admin.describe_producers([("t", 0)])).ok`.
 
-        Asks their leaders, or one broker that has replicas of them.
+        Asks the leaders, or the given broker, which must have replicas of the partitions.
         """
         deadline = self._asking.deadline(timeout_ms)
 

@@ -1,4 +1,4 @@
-"""The quorum that keeps the metadata: who votes, how far each node is, and changing the voters."""
+"""Admin calls for the metadata quorum: describe it, add and remove voters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_DIRECTORY: Final = bytes(DIRECTORY_SIZE)
 
 
 class ControllerEndpoint(NamedTuple):
-    """Where other controllers reach one: its listener, by name, and the address of that."""
+    """The listener of a controller and its address."""
 
     listener: str
     host: str
@@ -41,23 +41,23 @@ class ControllerEndpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """One copy of the metadata log, as the leader has heard of it last."""
+    """A replica of the metadata log, as last reported to the leader."""
 
     node_id: int
     directory_id: bytes | None
-    """The id of the directory with the log; None of a voter that the settings name."""
+    """The id of its log directory; None for a voter named by the settings."""
     log_end_offset: int | None
     """None before the first fetch."""
     last_fetch_ms: int | None
     last_caught_up_ms: int | None
-    """When it last had all there was; None if it never had."""
+    """When it was last caught up with the leader; None if never."""
     endpoints: tuple[ControllerEndpoint, ...] = ()
-    """Of voters; and of a node that votes with another directory."""
+    """Known for voters, and for a node that votes with another directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataQuorum:
-    """The quorum as its leader knows it."""
+    """The quorum from its leader's view."""
 
     leader_id: int
     leader_epoch: int
@@ -67,12 +67,12 @@ class MetadataQuorum:
 
     @property
     def leader(self) -> QuorumReplica | None:
-        """The leader among the voters; None for one that leads until its own removal is done."""
+        """The leader among the voters; None while it completes its own removal."""
         return next((one for one in self.voters if one.node_id == self.leader_id), None)
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether the log names the voters, and not the settings (kraft.version 1, KIP-853)."""
+        """Whether the log defines the voters instead of the settings (kraft.version 1, KIP-853)."""
         return any(one.directory_id is not None for one in self.voters)
 
     def voter(self, node_id: int) -> QuorumReplica | None:
@@ -80,13 +80,13 @@ class MetadataQuorum:
         return next((one for one in self.voters if one.node_id == node_id), None)
 
     def has_voter(self, node_id: int, directory_id: bytes) -> bool:
-        """Tell whether a node votes with this very directory."""
+        """Return whether a node votes with this directory."""
         return any(
             (one.node_id, one.directory_id) == (node_id, directory_id) for one in self.voters
         )
 
     def lag(self, replica: QuorumReplica) -> int | None:
-        """Return how many offsets a replica is behind the leader; None if nobody can say."""
+        """Return how many offsets a replica is behind the leader; None if unknown."""
         leader = self.leader
         if leader is None or leader.log_end_offset is None or replica.log_end_offset is None:
             return None
@@ -94,12 +94,12 @@ class MetadataQuorum:
 
 
 class QuorumCalls(Calls):
-    """What can be asked of the metadata quorum."""
+    """Admin calls for the metadata quorum."""
 
     async def describe_metadata_quorum(self, *, timeout_ms: float | None = None) -> MetadataQuorum:
-        """Show leader, voters and observers: `(await admin.describe_metadata_quorum()).leader`.
+        """Describe the quorum: `(await admin.describe_metadata_quorum()).leader`.
 
-        Any broker passes the question on to the leader.
+        Any broker forwards the request to the leader.
         """
         deadline = self._asking.deadline(timeout_ms)
         return await self._asking.until_done(self._described_quorum, deadline)
@@ -123,10 +123,10 @@ class QuorumCalls(Calls):
         *,
         timeout_ms: float | None = None,
     ) -> None:
-        """Let a node vote that follows: `await admin.add_raft_voter(4, directory_id, endpoints)`.
+        """Make an observer a voter: `await admin.add_raft_voter(4, directory_id, endpoints)`.
 
-        Its endpoints are those of the controllers' listeners. RequestTimedOut tells also of a node
-        that lags, or that cannot be reached there. Voters change one at a time (KIP-853).
+        The endpoints are its controller listeners. RequestTimedOut can also mean that the node lags
+        or cannot be reached. Voters change one at a time (KIP-853).
         """
         deadline = self._asking.deadline(timeout_ms)
         request = AddRaftVoterRequest(
@@ -141,7 +141,7 @@ class QuorumCalls(Calls):
     async def remove_raft_voter(
         self, node_id: int, directory_id: bytes, *, timeout_ms: float | None = None
     ) -> None:
-        """Take the vote from a node: `await admin.remove_raft_voter(4, directory_id)`."""
+        """Remove a voter: `await admin.remove_raft_voter(4, directory_id)`."""
         deadline = self._asking.deadline(timeout_ms)
         request = RemoveRaftVoterRequest(None, node_id, _checked(directory_id))
         await self._change_voters(request, ErrorCode.VOTER_NOT_FOUND, deadline)

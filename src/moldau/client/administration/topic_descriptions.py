@@ -18,28 +18,28 @@ from moldau.protocol.messages.metadata import DescribeTopicPartitionsResponse, M
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition; brokers by their ids."""
+    """A partition; brokers are given by id."""
 
     partition: int
     leader: int | None
-    """None while there is none."""
+    """None if the partition has no leader."""
     leader_epoch: int | None
-    """None where the broker is too old to tell."""
+    """None if the broker is too old."""
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...] = ()
     eligible_leader_replicas: tuple[int, ...] | None = None
-    """Out of sync, but safe to lead (KIP-966); None where the broker does not tell."""
+    """Out of sync, but safe to lead (KIP-966); None if the broker does not report it."""
     last_known_elr: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic with its partitions, in their order."""
+    """A topic with its partitions in order."""
 
     name: str
     topic_id: bytes | None
-    """None where the broker is too old to tell."""
+    """None if the broker is too old."""
     is_internal: bool
     partitions: tuple[PartitionDescription, ...]
 

@@ -1,7 +1,7 @@
-"""Topics: creating, enlarging and deleting them, finding out what there is.
+"""Admin calls for topics: list, describe, create, add partitions, delete.
 
-Brokers learn of a change some time after the controller has made it. A change that was accepted is
-therefore looked for before a call returns, so that what is done next finds it.
+Brokers learn of a change some time after the controller has made it. A call therefore waits until a
+broker shows the change, so that the next call finds it.
 """
 
 from __future__ import annotations
@@ -76,36 +76,36 @@ GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be created; what is left out is the broker's choice."""
+    """A topic to create; the broker chooses what is None."""
 
     name: str
     partitions: int | None = None
     replication_factor: int | None = None
     configs: Mapping[str, ConfigValue] = field(default_factory=dict)
     assignments: Mapping[int, Sequence[int]] | None = None
-    """The brokers of each partition, the preferred leader first; instead of both numbers."""
+    """The brokers of each partition, preferred leader first; replaces both numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic that was created, or could be."""
+    """A topic that was created or validated."""
 
     name: str
     topic_id: bytes | None
-    """None where it was only validated, or the broker is too old to tell."""
+    """None if it was only validated, or if the broker is too old."""
     partitions: int | None
     replication_factor: int | None
     configs: Mapping[str, str | None]
-    """All configs it has, defaults included; empty where the broker does not tell."""
+    """All configs including defaults; empty if the broker does not report them."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """How many partitions a topic shall have in all."""
+    """The new number of partitions of a topic."""
 
     total_count: int
     assignments: Sequence[Sequence[int]] | None = None
-    """The brokers of each partition that is added."""
+    """The brokers of each added partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class TopicListing:
 
 
 class TopicCalls(Calls):
-    """What can be done with topics."""
+    """Admin calls for topics."""
 
     # Creating
 
@@ -134,9 +134,9 @@ class TopicCalls(Calls):
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> CreatedTopic:
-        """Create a topic: `await admin.create_topic("payments", 6, 3)`; TopicAlreadyExists.
+        """Create a topic: `await admin.create_topic("payments", 6, 3)`.
 
-        Returns once a broker tells of it with all its leaders.
+        Returns when a broker shows the topic with all its leaders. Raises TopicAlreadyExists.
         """
         new = NewTopic(name, partitions, replication_factor, configs or {}, assignments)
         results = await self.create_topics(
@@ -153,7 +153,7 @@ class TopicCalls(Calls):
     ) -> Results[str, CreatedTopic]:
         """Create topics: `(await admin.create_topics([NewTopic("a", 3), NewTopic("b")])).errors`.
 
-        `validate_only` merely tells whether they could be created.
+        `validate_only` only checks the request.
         """
         given = several(topics, "topics")
         wanted = {topic.name: topic for topic in given}
@@ -193,9 +193,9 @@ class TopicCalls(Calls):
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> None:
-        """Enlarge a topic to this many partitions: `await admin.create_partitions("t", 12)`.
+        """Increase the partitions of a topic to a total: `await admin.create_partitions("t", 12)`.
 
-        Keys move to other partitions thereby.
+        Keys then map to other partitions.
         """
         wanted = {topic: NewPartitions(total_count, assignments)}
         results = await self.create_partitions_of(
@@ -210,7 +210,7 @@ class TopicCalls(Calls):
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> Results[str, None]:
-        """Enlarge topics: `await admin.create_partitions_of({"a": 12, "b": 3})`."""
+        """Increase partitions of topics: `await admin.create_partitions_of({"a": 12, "b": 3})`."""
         deadline = self._asking.deadline(timeout_ms)
         wanted = {
             name: NewPartitions(one) if isinstance(one, int) else one
@@ -304,7 +304,7 @@ class TopicCalls(Calls):
     ) -> TopicDescription:
         """Describe a topic, by name or id: `(await admin.describe_topic("t")).partitions[0].isr`.
 
-        UnknownTopicOrPartition if there is none; it is never created by asking.
+        Raises UnknownTopicOrPartition if it does not exist; this call never creates a topic.
         """
         return (await self.describe_topics([topic], timeout_ms=timeout_ms))[topic]
 

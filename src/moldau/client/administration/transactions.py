@@ -1,9 +1,8 @@
-"""Transactions: looking at them, ending those that hang, fencing their producers (KIP-664).
+"""Admin calls for transactions: list, describe, abort hanging ones, fence producers (KIP-664).
 
-A transaction hangs when a partition holds its records open although its coordinator knows nothing
-of it any more: readers of committed records then stop there for good. It is found by asking the
-leaders who has something open for too long, and the coordinators whether they know of it; it is
-ended by writing the marker that nobody else will write.
+A transaction hangs if a partition has it open but its coordinator does not know it. Consumers with
+`read_committed` then stop there forever. To find one, ask the leaders for long open transactions,
+and the coordinators whether they know them. To end one, write the missing marker.
 """
 
 from __future__ import annotations
@@ -62,39 +61,39 @@ class TransactionListing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """What a coordinator knows of a transactional id."""
+    """The state of a transactional id."""
 
     transactional_id: str
     coordinator: int
     state: str
-    """`Empty`, `Ongoing`, `PrepareCommit`, ..., as the broker calls it."""
+    """`Empty`, `Ongoing`, `PrepareCommit`, ..., as reported by the broker."""
     producer_id: int
     producer_epoch: int
     timeout_ms: int
     start_time_ms: int | None
-    """None while no transaction is open."""
+    """None if no transaction is open."""
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """A transaction that a partition holds open and no coordinator will end."""
+    """An open transaction in a partition that no coordinator will end."""
 
     partition: TopicPartition
     transactional_id: str | None
-    """None where no coordinator knows the producer."""
+    """None if no coordinator knows the producer."""
     producer: ProducerDescription
 
 
 class FencedProducer(NamedTuple):
-    """The identity that took over a transactional id; all before it are refused."""
+    """The producer id and epoch that took over a transactional id; older ones are fenced."""
 
     producer_id: int
     producer_epoch: int
 
 
 class TransactionCalls(TopicCalls, PartitionCalls, Calls):
-    """What can be done with transactions."""
+    """Admin calls for transactions."""
 
     # Looking
 
@@ -109,7 +108,7 @@ class TransactionCalls(TopicCalls, PartitionCalls, Calls):
     ) -> list[TransactionListing]:
         """List transactional ids: `await admin.list_transactions(states=["Ongoing"])`.
 
-        Every broker is asked. `pattern` is a regular expression for whole ids.
+        Asks every broker. `pattern` is a regular expression that matches whole ids.
         """
         request = ListTransactionsRequest(
             several(states, "states"),
@@ -174,10 +173,10 @@ class TransactionCalls(TopicCalls, PartitionCalls, Calls):
         max_transaction_timeout_ms: int = LONGEST_TRANSACTION_MS,
         timeout_ms: float | None = None,
     ) -> list[HangingTransaction]:
-        """Find transactions that nobody will end: `await admin.find_hanging_transactions()`.
+        """Find transactions without a coordinator: `await admin.find_hanging_transactions()`.
 
-        In these partitions or in all. What has been silent for less than the brokers' longest
-        transaction timeout is given the time it has.
+        By default it checks all partitions. It skips producers that were active within the brokers'
+        longest transaction timeout.
         """
         if partitions is None:
             listed = await self.list_topics(include_internal=True, timeout_ms=timeout_ms)
@@ -228,10 +227,10 @@ class TransactionCalls(TopicCalls, PartitionCalls, Calls):
         coordinator_epoch: int = 0,
         timeout_ms: float | None = None,
     ) -> None:
-        """End what a producer holds open in a partition, behind its coordinator's back.
+        """Abort a hanging transaction of a producer in one partition, without its coordinator.
 
-        `await admin.abort_transaction(("t", 0), producer_id=4000, producer_epoch=3)`. Only for a
-        transaction that hangs: one that lives would be torn apart.
+        `await admin.abort_transaction(("t", 0), producer_id=4000, producer_epoch=3)`. Use it only
+        for hanging transactions: it would abort one partition of an active one.
         """
         where = as_partition(partition)
         marker = WritableTxnMarker(
@@ -267,10 +266,10 @@ class TransactionCalls(TopicCalls, PartitionCalls, Calls):
         *,
         timeout_ms: float | None = None,
     ) -> None:
-        """End the transaction that begins at an offset of a partition, as `find` has shown it.
+        """Abort the hanging transaction that starts at an offset of a partition.
 
-        `await admin.abort_hanging_transaction(("t", 0), 1234)`; InvalidTransactionState if none
-        begins there.
+        `await admin.abort_hanging_transaction(("t", 0), 1234)`. Raises InvalidTransactionState if
+        none starts there.
         """
         (where,) = as_partitions([partition])
         for producer in (await self.describe_producers([where], timeout_ms=timeout_ms))[where]:
@@ -292,7 +291,7 @@ class TransactionCalls(TopicCalls, PartitionCalls, Calls):
     async def fence_producer(
         self, transactional_id: str, *, timeout_ms: float | None = None
     ) -> FencedProducer:
-        """Shut out whoever uses a transactional id: `await admin.fence_producer("copier-1")`.
+        """Fence the producers of a transactional id: `await admin.fence_producer("copier-1")`.
 
         Its open transaction is aborted.
         """
@@ -302,7 +301,7 @@ class TransactionCalls(TopicCalls, PartitionCalls, Calls):
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout_ms: float | None = None
     ) -> Results[str, FencedProducer]:
-        """Shut out whoever uses transactional ids: `await admin.fence_producers(ids)`."""
+        """Fence the producers of transactional ids: `await admin.fence_producers(ids)`."""
         deadline = self._asking.deadline(timeout_ms)
 
         async def fence(transactional_id: str) -> FencedProducer:

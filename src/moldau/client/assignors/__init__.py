@@ -1,6 +1,6 @@
-"""How a group divides partitions among its members, worked out by the member that leads it.
+"""Assignors: the group's leader uses one to divide partitions among the members.
 
-Pure: subscriptions in, assignments out. `interface` says what an assignor is; `stateless` and
-`sticky` have the built-in ones, equal to those of Kafka 4.3's clients; `choice` finds them by name;
-`consumer_protocol` is what travels between members.
+Pure: subscriptions in, assignments out. `interface` defines an assignor. `stateless` and `sticky`
+have the built-in ones, equal to those of Kafka 4.3's clients. `choice` finds them by name, and
+`consumer_protocol` encodes what members exchange.
 """

@@ -45,8 +45,8 @@ def _built_in(name: str) -> PartitionAssignor:
     if make is None:
         known = ", ".join(name for name in BUILT_IN if not name.startswith(_JAVA_PACKAGE))
         raise ConfigError(
-            f"partition_assignment_strategy: no assignor is called {name.strip()!r}; "
-            f"there are {known}, or give an assignor of your own as an object"
+            f"partition_assignment_strategy: there is no assignor {name.strip()!r}; "
+            f"use {known}, or pass your own assignor as an object"
         )
     return make()
 
@@ -56,7 +56,7 @@ def _own(given: Any) -> PartitionAssignor:
         assignor = given() if isinstance(given, type) else given
     except TypeError as error:
         raise ConfigError(
-            f"partition_assignment_strategy: {given.__name__} cannot be made: {error}"
+            f"partition_assignment_strategy: cannot create {given.__name__}: {error}"
         ) from error
     missing = [
         name

@@ -81,7 +81,7 @@ def _decoded(declared: type[M], data: bytes, kind: str) -> M:
         message, _end = decoder(declared, min(version, _LATEST))(memoryview(data), _VERSION_SIZE)
     except ProtocolError as error:
         raise CorruptAnswer(
-            f"a member of the group sent a {kind} that cannot be read: {error}",
+            f"a member of the group sent an invalid {kind}: {error}",
             advice="Find the client in this group that does not speak the consumer protocol.",
         ) from error
     return message

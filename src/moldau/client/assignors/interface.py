@@ -1,9 +1,8 @@
-"""What an assignor is: the one place that group members, built-in assignors and a user's own meet.
+"""The interface of an assignor, for built-in ones and a user's own.
 
-The member that leads a group hears what every member subscribes to, and divides the partitions. How
-it divides them is an assignor: a name the members agree on, and a function from subscriptions to
-assignments. Everything here is plain values; who sends them, and when, is no concern of this
-package.
+The leader of a group gets the subscriptions of all members and divides the partitions. An assignor
+is a name that the members agree on, and a function from subscriptions to assignments. Everything
+here is plain values; other packages send them.
 """
 
 from __future__ import annotations
@@ -16,44 +15,44 @@ from typing import Protocol
 from moldau.client.records import TopicPartition
 
 NO_GENERATION = -1
-"""The generation of a member that has been in none, or does not say."""
+"""The generation of a member that had none or does not report it."""
 
 ClusterTopics = Mapping[str, Sequence[frozenset[str]]]
-"""Topics that exist: for each partition, in order, the racks where its replicas stand.
+"""The existing topics: for each partition in order, the racks of its replicas.
 
-A partition whose racks are not known has the empty set; `len(topics["t"])` counts partitions.
+The set is empty if the racks are unknown. `len(topics["t"])` is the number of partitions.
 """
 
 
 class RebalanceProtocol(IntEnum):
-    """How members hand partitions over; the numbers order them, the better one is higher."""
+    """How members exchange partitions; a higher number is preferred."""
 
     EAGER = 0
-    """Everybody gives up everything before joining, and gets anew."""
+    """All members revoke all partitions before they rejoin."""
     COOPERATIVE = 1
-    """Members keep reading; only what moves is given up, and moves a round later (KIP-429)."""
+    """Members keep reading; only partitions that move are revoked, one round later (KIP-429)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one member tells the leader."""
+    """The subscription of a member, as sent to the leader."""
 
     topics: Sequence[str]
     user_data: bytes | None = None
-    """What the assignor of that member added for the assignor of the leader."""
+    """Data from the member's assignor for the leader's assignor."""
     owned_partitions: Sequence[TopicPartition] = ()
-    """What the member still reads; eager members have given up everything."""
+    """The partitions the member still owns; none for an eager member."""
     generation: int = NO_GENERATION
-    """Since which generation it owns them (KIP-792)."""
+    """The generation in which it got them (KIP-792)."""
     rack: str | None = None
-    """Where the member stands (KIP-881)."""
+    """The rack of the member (KIP-881)."""
     instance_id: str | None = None
-    """The name a static member keeps over restarts (KIP-345). The broker tells it, no member."""
+    """The instance id of a static member (KIP-345), as reported by the broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What the leader tells one member."""
+    """The assignment of a member, as sent by the leader."""
 
     partitions: Sequence[TopicPartition] = ()
     user_data: bytes | None = None
@@ -63,14 +62,14 @@ Subscriptions = Mapping[str, Subscription]
 """By member id."""
 
 Assignments = dict[str, Assignment]
-"""By member id; every member of the subscriptions is there, if only with nothing."""
+"""By member id; every subscribed member has an entry, even an empty one."""
 
 Shares = dict[str, list[TopicPartition]]
-"""Who gets what, while it is being worked out."""
+"""The partitions of each member while the assignor runs."""
 
 
 class PartitionAssignor(Protocol):
-    """A way to divide partitions among members; subclassing this one fills in what is usual.
+    """Divides partitions among members; subclass it for your own assignor.
 
         class FirstTakesAll(PartitionAssignor):
             name = "first-takes-all"
@@ -85,22 +84,22 @@ class PartitionAssignor(Protocol):
     """
 
     name: str
-    """What members agree on: all of a group must have an assignor of this name."""
+    """All members of a group must have an assignor with this name."""
     version: int = 0
-    """Of the assignor's own user data; nothing but the assignor reads it."""
+    """The version of the assignor's user data; only the assignor reads it."""
     protocols: Collection[RebalanceProtocol] = (RebalanceProtocol.EAGER,)
-    """The ways of handing over this assignor's answers are right for."""
+    """The rebalance protocols that this assignor supports."""
 
     def metadata(self, topics: Collection[str]) -> bytes | None:  # noqa: ARG002 - for subclasses
-        """Return user data to send along with a subscription to these topics, or None."""
+        """Return user data to send with a subscription to these topics, or None."""
         return None
 
     def assign(self, topics: ClusterTopics, subscriptions: Subscriptions) -> Assignments:
-        """Divide the partitions; called on the leader only.
+        """Return the assignments; called on the leader only.
 
-        `topics` holds the topics that exist; a subscription may name others.
+        `topics` has the existing topics; subscriptions may name others.
         """
         ...
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """Take note of what this member got, in which generation; called on every member."""
+        """Receive this member's assignment and generation; called on every member."""

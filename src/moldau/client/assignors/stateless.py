@@ -55,12 +55,12 @@ def subscribers(subscriptions: Subscriptions, topics: Iterable[str]) -> dict[str
 
 
 class RoundRobinAssignor(PartitionAssignor):
-    """Deals all partitions, by topic and number, to the members in turn."""
+    """Assigns all partitions, ordered by topic and number, to the members in turn."""
 
     name = "roundrobin"
 
     def assign(self, topics: ClusterTopics, subscriptions: Subscriptions) -> Assignments:
-        """Divide the partitions of every topic that somebody wants."""
+        """Assign the partitions of all subscribed topics."""
         cards = (
             TopicPartition(topic, partition)
             for topic in sorted(topics)
@@ -88,12 +88,12 @@ def dealt(cards: Iterable[TopicPartition], subscriptions: Subscriptions) -> Shar
 
 
 class RangeAssignor(PartitionAssignor):
-    """Cuts every topic into runs of partitions, one for each of its subscribers."""
+    """Assigns each subscriber of a topic a range of its partitions."""
 
     name = "range"
 
     def assign(self, topics: ClusterTopics, subscriptions: Subscriptions) -> Assignments:
-        """Divide the partitions of every topic that somebody wants."""
+        """Assign the partitions of all subscribed topics."""
         racks = member_racks(subscriptions)
         cuts = [
             _Cut(topic, topics[topic], members, racks)

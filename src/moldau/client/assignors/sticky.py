@@ -1,12 +1,11 @@
-"""Sticky: shares as even as can be and, within that, everybody keeps what it had (KIP-54).
+"""Sticky assignors: balanced first, then as few moves as possible (KIP-54).
 
-`StickyAssignor` is eager: members give up everything before they join, so each remembers what it
-had and sends it along as user data.
+`StickyAssignor` is eager: members revoke all partitions before they rejoin. So each member sends
+its previous assignment as user data.
 
-`CooperativeStickyAssignor` reaches the same shares in two rounds without a stop (KIP-429). Members
-go on reading what they own while they join. A partition that shall move must not be read by two, so
-in the first round it is given to nobody: its owner sees it gone from its assignment, gives it up
-and joins again; in the second round it is free, and goes where it shall.
+`CooperativeStickyAssignor` reaches the same assignment in two rounds without a stop (KIP-429).
+Members keep reading while they rejoin. No two members may read a partition that moves, so the first
+round assigns it to nobody: its owner revokes it and rejoins. The second round assigns it.
 """
 
 from __future__ import annotations
@@ -97,14 +96,14 @@ def _moving(shares: Shares, remembered: Mapping[str, StickyData]) -> dict[TopicP
 
 
 class StickyRule(Enum):
-    """Whose rule makes the shares; if members of a group differ, that of the leader counts."""
+    """The version of the algorithm; the leader's decides if members differ."""
 
     KAFKA_4_3 = "4.3"
     KAFKA_1_1 = "1.1"
 
 
 class StickyAssignor(PartitionAssignor):
-    """Makes shares even, and leaves what members had where it was, as far as that goes."""
+    """Balances partitions and moves as few as possible; eager."""
 
     name = "sticky"
     version = 1
@@ -114,11 +113,11 @@ class StickyAssignor(PartitionAssignor):
         self._had: StickyData | None = None
 
     def metadata(self, topics: Collection[str]) -> bytes | None:  # noqa: ARG002 - all it had counts
-        """Tell what this member had; nothing, if it has been in no generation yet."""
+        """Return this member's previous assignment, or None if it had none."""
         return None if self._had is None else encode_sticky(self._had)
 
     def assign(self, topics: ClusterTopics, subscriptions: Subscriptions) -> Assignments:
-        """Divide the partitions of every topic that somebody wants."""
+        """Assign the partitions of all subscribed topics."""
         remembered = {
             member: decode_sticky(subscription.user_data)
             for member, subscription in subscriptions.items()
@@ -127,12 +126,12 @@ class StickyAssignor(PartitionAssignor):
         return {member: Assignment(share) for member, share in shares.items()}
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """Remember what this member got."""
+        """Remember this member's assignment."""
         self._had = StickyData(tuple(assignment.partitions), generation)
 
 
 class CooperativeStickyAssignor(PartitionAssignor):
-    """Makes even and sticky shares for members that keep reading meanwhile."""
+    """Balances partitions and moves as few as possible, while members keep reading."""
 
     name = "cooperative-sticky"
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
@@ -141,11 +140,11 @@ class CooperativeStickyAssignor(PartitionAssignor):
         self._generation = NO_GENERATION
 
     def metadata(self, topics: Collection[str]) -> bytes | None:  # noqa: ARG002 - the rest is known
-        """Tell the generation of what this member owns, for leaders before KIP-792."""
+        """Return the generation of this member's partitions, for leaders before KIP-792."""
         return encode_cooperative(self._generation)
 
     def assign(self, topics: ClusterTopics, subscriptions: Subscriptions) -> Assignments:
-        """Divide the partitions of every topic that somebody wants; what moves, waits a round."""
+        """Assign the partitions of all subscribed topics, except those that move."""
         remembered = {member: _remembered(one) for member, one in subscriptions.items()}
         shares, moving = divided(topics, subscriptions, remembered)
         return {

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class AsyncConsumer(ConsumerFace[K_co, V_co]):
-    """Consumes records in asyncio. One task uses it at a time; any may close it."""
+    """Consumes records in asyncio. One task uses it at a time; any task may close it."""
 
     _holder: asyncio.Task[Any] | None = None
     """Who was handed records last; nobody while more are asked for."""
@@ -58,21 +58,24 @@ class AsyncConsumer(ConsumerFace[K_co, V_co]):
     # Beginning and ending
 
     async def start(self) -> None:
-        """Find the cluster; NoBrokerReachable. `async with` does it. Cancelled, nothing is left."""
+        """Connect to the cluster; raises NoBrokerReachable if no broker answers.
+
+        `async with` calls it. If cancelled, it leaves no connections or tasks behind.
+        """
         self._check_not_closed()
         if self._core is not None:
-            raise InvalidState("the consumer has been started already")
+            raise InvalidState("the consumer is already started")
         self._loop = asyncio.get_running_loop()
         core = self._make_core(CallsOnLoop())
         await self._begin(core)
         self._core = core
 
     async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:  # noqa: ASYNC109 - both faces
-        """Commit what is done with (if that is automatic), leave the group, end; twice is fine.
+        """Commit (if commits are automatic), leave the group and close; may be called twice.
 
-        A loop over the consumer in another task ends. What that task was handed last is not done
-        with, nor is anything while an exception is handled. Cancelled, everything ends all the
-        same, but the group may not have been told.
+        A loop over the consumer in another task ends. It does not commit the records which that
+        task is still processing. It commits nothing while an exception is being handled. If
+        cancelled, it still closes, but the group may not have been notified.
         """
         check_timeout("timeout", timeout)
         await self._end(timeout, done=sys.exception() is None)
@@ -136,43 +139,45 @@ class AsyncConsumer(ConsumerFace[K_co, V_co]):
         pattern: str | re.Pattern[str] | None = None,
         listener: Any = None,
     ) -> None:
-        """Have the group assign partitions of topics, by name or by a pattern for whole names.
+        """Subscribe to topics by name, or by a pattern that matches whole names.
 
-        Replaces an earlier subscription. The listener is told what is assigned, revoked and lost.
+        Replaces an earlier subscription. The listener is called when partitions are assigned,
+        revoked or lost.
         """
         self._subscription = subscription_of(topics, pattern, listener)
         self._running.subscribe(self._subscription)
 
     async def unsubscribe(self) -> None:
-        """Consume nothing any more: leave the group, or drop what was assigned by hand.
+        """Stop consuming: leave the group, or drop the manual assignment.
 
-        Cancelled, the group may not have been told.
+        If cancelled, the group may not have been notified.
         """
         self._subscription = Subscription()
         await self._running.unsubscribe(done=sys.exception() is None)
 
     def subscription(self) -> Subscription:
-        """Return what was subscribed to."""
+        """Return the current subscription."""
         return self._subscription
 
     def assign(self, partitions: Iterable[Partition]) -> None:
-        """Consume exactly these partitions, without a group's doing; what stays keeps its place.
+        """Consume exactly these partitions, without group management.
 
-        What goes is committed before, in the background, if that is automatic.
+        Partitions that were assigned before keep their positions. Offsets of removed partitions are
+        committed in the background if commits are automatic.
         """
         done = sys.exception() is None
         self._running.assign(as_partitions(partitions), done=done)
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """Return what is consumed now."""
+        """Return the assigned partitions."""
         return self._running.positions.partitions
 
     # Consuming
 
     async def __aiter__(self) -> AsyncIterator[Record[K_co, V_co]]:
-        """Hand out records one by one; ends when the consumer is closed.
+        """Return records one by one until the consumer is closed.
 
-        The loop may be left and begun again anywhere: each record is handed out once.
+        You can leave the loop and start it again at any time: each record is returned once.
         """
         core = self._running
         while not self._is_closing:
@@ -184,10 +189,10 @@ class AsyncConsumer(ConsumerFace[K_co, V_co]):
                 yield record
 
     async def __anext__(self) -> Record[K_co, V_co]:
-        """Hand out the next record; a loop over the consumer costs less for each.
+        """Return the next record; a loop over the consumer costs less per record.
 
-        It is done with when the next one is asked for, as with `poll`. Cancelled, none is handed
-        out.
+        As with `poll`, automatic commits include the record after you have asked for the next one.
+        A cancelled call consumes no record.
         """
         core = self._running if not self._is_closing else None
         while core is not None:
@@ -201,7 +206,7 @@ class AsyncConsumer(ConsumerFace[K_co, V_co]):
         raise StopAsyncIteration
 
     async def batches(self) -> AsyncIterator[list[Record[K_co, V_co]]]:
-        """Hand out lists of records, each of one partition, up to `max_poll_records` long."""
+        """Return lists of records, each of one partition and up to `max_poll_records` long."""
         core = self._running
         while not self._is_closing:
             try:
@@ -211,9 +216,9 @@ class AsyncConsumer(ConsumerFace[K_co, V_co]):
             yield records
 
     async def arrow_batches(self, form: ArrowForm | None = None) -> AsyncIterator[RecordBatch]:
-        """Hand out `pyarrow.RecordBatch`es, each of one partition, without an object per record.
+        """Return `pyarrow.RecordBatch`es, each of one partition, without an object per record.
 
-        Needs the extra `arrow`. Deserializers and interceptors are not asked.
+        Needs the extra `arrow`. Deserializers and interceptors are not called.
         """
         core, form = self._running, arrow_form(form)
         while not self._is_closing:
@@ -226,52 +231,56 @@ class AsyncConsumer(ConsumerFace[K_co, V_co]):
     async def poll(
         self, *, timeout_ms: float = 0, max_records: int | None = None
     ) -> list[Record[K_co, V_co]]:
-        """Wait up to this long for records and hand out those there are; [] if none came.
+        """Wait at most `timeout_ms` for records and return those available, or [].
 
-        Cancelled, nothing was handed out.
+        A cancelled call consumes no records.
         """
         return await self._handed(self._running.poll(timeout_ms, max_records))
 
     def pause(self, *partitions: Partition) -> None:
-        """Hand out nothing of these until `resume`; what was fetched of them is kept."""
+        """Return no records of these partitions until `resume`; fetched records are kept."""
         self._running.pause(as_partitions(partitions))
 
     def resume(self, *partitions: Partition) -> None:
-        """Hand these out again."""
+        """Return records of these partitions again."""
         self._running.resume(as_partitions(partitions))
 
     def paused(self) -> frozenset[TopicPartition]:
-        """Return what is paused."""
+        """Return the paused partitions."""
         return self._running.paused()
 
     # Where the consumer is
 
     def seek(self, partition: Partition, offset: int | OffsetAndMetadata) -> None:
-        """Go on at an offset; one that was committed is checked against the leader's log."""
+        """Continue at an offset.
+
+        An OffsetAndMetadata with a leader epoch is checked against the leader's log.
+        """
         check_offset(offset)
         self._running.seek(as_partition(partition), offset)
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
-        """Go on at the first record of these, or of all assigned partitions."""
+        """Continue at the first record of these, or of all assigned partitions."""
         self._running.reset(as_partitions(partitions), EARLIEST)
 
     def seek_to_end(self, *partitions: Partition) -> None:
-        """Go on behind the last record of these, or of all assigned partitions."""
+        """Continue after the last record of these, or of all assigned partitions."""
         self._running.reset(as_partitions(partitions), LATEST)
 
     async def position(self, partition: Partition, *, timeout_ms: float | None = None) -> int:
-        """Return the offset of the next record to be handed out; waits until it is known."""
+        """Return the offset of the next record; waits until it is known."""
         return await self._running.position(as_partition(partition), timeout_ms)
 
     def lag(self, partition: Partition) -> int | None:
-        """Return how far the position is from the end, as of the last fetch; None before one.
+        """Return the distance from the position to the end of the partition.
 
-        With `read_committed`, the end is the last stable offset.
+        It is as of the last fetch, and None before the first one. With `read_committed`, the end is
+        the last stable offset.
         """
         return self._running.lag(as_partition(partition))
 
     def high_watermark(self, partition: Partition) -> int | None:
-        """Return the offset behind the last replicated record, as of the last fetch."""
+        """Return the high watermark as of the last fetch; None before the first one."""
         return self._running.high_watermark(as_partition(partition))
 
     # What the brokers know
@@ -279,19 +288,19 @@ class AsyncConsumer(ConsumerFace[K_co, V_co]):
     async def beginning_offsets(
         self, partitions: Iterable[Partition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Look up the first offsets of partitions, assigned or not."""
+        """Look up the first offsets of any partitions."""
         return await self._running.lookup.beginnings(partitions, timeout_ms)
 
     async def end_offsets(
         self, partitions: Iterable[Partition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Look up the offsets behind the last records that may be read."""
+        """Look up the end offsets: the offset after the last readable record."""
         return await self._running.lookup.ends(partitions, timeout_ms)
 
     async def offsets_for_times(
         self, times_ms: ByPartition[int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Look up the first records at or after these times; None where all are older."""
+        """Look up the first records at or after these times; None if all records are older."""
         return await self._running.lookup.at_times(times_ms, timeout_ms)
 
     async def partitions_for(
@@ -308,10 +317,10 @@ class AsyncConsumer(ConsumerFace[K_co, V_co]):
         *,
         timeout_ms: float | None = None,
     ) -> None:
-        """Commit these offsets, or all records handed out so far; returns once it is safe.
+        """Commit these offsets, or all records returned so far, and wait for the broker.
 
-        An offset is that of the next record to read, plain or as an OffsetAndMetadata.
-        CommitFailed if the member has left its group. Cancelled, the outcome is unknown.
+        An offset is that of the next record to read, as an int or an OffsetAndMetadata. Raises
+        CommitFailed if the member is no longer in its group. If cancelled, the outcome is unknown.
         """
         await self._running.commit(None if offsets is None else as_offsets(offsets), timeout_ms)
 
@@ -320,7 +329,7 @@ class AsyncConsumer(ConsumerFace[K_co, V_co]):
         offsets: ByPartition[int | OffsetAndMetadata] | None = None,
         callback: CommitCallback | None = None,
     ) -> Awaitable[None]:
-        """Commit in the background, in order; the callback or whoever awaits learns the outcome."""
+        """Commit in the background, in order; await the result, or pass a callback."""
         if callback is not None:
             check_function("callback", callback)
         return self._running.commit_soon(None if offsets is None else as_offsets(offsets), callback)
@@ -328,21 +337,21 @@ class AsyncConsumer(ConsumerFace[K_co, V_co]):
     async def committed(
         self, partitions: Iterable[Partition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Look up committed offsets; partitions without one are absent."""
+        """Look up committed offsets; partitions without one are missing from the result."""
         return await self._running.committed(as_partitions(partitions), timeout_ms)
 
     def group_metadata(self) -> GroupMetadata:
-        """Return who this member is, for a transaction that commits its offsets (KIP-447)."""
+        """Return the member's identity, for transactions that commit its offsets (KIP-447)."""
         return self._running.group().metadata()
 
     def mark(self) -> Mark:
-        """Keep account of what is handed out from here on; `transaction(consumer)` asks for it.
+        """Track the records returned from here on; `transaction(consumer)` calls it.
 
-        InvalidState without a group, or if the consumer commits automatically.
+        Raises InvalidState without a group, or if the consumer commits automatically.
         """
         return self._running.mark()
 
     def enforce_rebalance(self, reason: str = "asked for by the user") -> None:
-        """Have the group rebalance although nothing changed."""
+        """Force a rebalance of the group."""
         check_text("reason", reason)
         self._running.group().enforce_rebalance(reason)

@@ -32,7 +32,7 @@ class CommitTurn:
         before, self._before = self._before, None
         try:
             if before is not None and not await before.ended(deadline):
-                raise RequestTimedOut("earlier commits are still under way")
+                raise RequestTimedOut("earlier commits are still in flight")
             yield
         finally:
             if before is None or before.over.done():

@@ -189,7 +189,7 @@ class Commits:
         if not partitions:
             return {}
         if not await self._order.passed(deadline):
-            raise RequestTimedOut("earlier commits are still under way")
+            raise RequestTimedOut("earlier commits are still in flight")
         is_stable = self._settings.isolation_level is IsolationLevel.READ_COMMITTED
         request = fetch_request(self._group_id, sorted(partitions), require_stable=is_stable)
 
@@ -237,7 +237,7 @@ class Commits:
                 if self._on_committed is not None:
                     self._on_committed(offsets)
                 return
-        raise CommitFailed(f"this consumer is no member of group {self._group_id} now")
+        raise CommitFailed(f"this consumer is no longer a member of group {self._group_id}")
 
     async def _commit_once(
         self, offsets: Offsets, asked_as: MemberIdentity, deadline: float

@@ -31,17 +31,17 @@ CommitCallback = Callable[[Offsets, Exception | None], Any]
 
 
 class Subscription(NamedTuple):
-    """What the user wants to be assigned partitions of: topics by name, or by a pattern."""
+    """The subscription of a consumer: topics by name, or by a pattern."""
 
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
-    """Matched against whole names; topics that appear later are taken in."""
+    """Matches whole names, also of topics created later."""
     listener: Any = None
-    """Told of what is assigned, revoked and lost (`listeners.RebalanceListener`)."""
+    """Called when partitions are assigned, revoked or lost (`listeners.RebalanceListener`)."""
 
 
 class GroupMetadata(NamedTuple):
-    """Who a member is, as a transaction that commits its offsets must say (KIP-447)."""
+    """The identity of a member, for transactions that commit its offsets (KIP-447)."""
 
     group_id: str
     generation_id: int = -1

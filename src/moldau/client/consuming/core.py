@@ -182,7 +182,7 @@ class ConsumerCore:
         self._check_open()
         if self._is_subscribed:
             raise InvalidState(
-                "this consumer has subscribed, so its group assigns partitions",
+                "this consumer is subscribed: its group assigns partitions",
                 advice="unsubscribe() first, or use another consumer.",
             )
         wanted = list(partitions)
@@ -200,7 +200,7 @@ class ConsumerCore:
         coordination = self.group()
         if self._positions and not self._is_subscribed:
             raise InvalidState(
-                "this consumer was assigned partitions by hand",
+                "this consumer has a manual assignment",
                 advice="unsubscribe() first, or use another consumer.",
             )
         self._is_subscribed = True
@@ -370,10 +370,10 @@ class ConsumerCore:
         """Take note that the user asks: what it held is done with."""
         self._check_handing_out()
         if self._asking:
-            raise ConcurrentUse("two ask this consumer for records at the same time")
+            raise ConcurrentUse("two tasks read from this consumer at the same time")
         if not self._is_subscribed and not self._positions:
             raise InvalidState(
-                "this consumer has nothing to read: it is neither subscribed nor assigned anything",
+                "this consumer has no subscription and no assignment",
                 advice="Give it topics=[...], or call subscribe() or assign() first.",
             )
         self._asking = True
@@ -427,7 +427,7 @@ class ConsumerCore:
             await self._waking.wait(deadline)
 
     def metrics(self) -> dict[str, float]:
-        """Return what the consumer tells of itself, under the names of Kafka's metrics."""
+        """Return metrics under Kafka's names."""
         lags = [self.lag(state.partition) for state in self._positions]
         return {
             **self.cluster.metrics(),
@@ -523,9 +523,8 @@ class ConsumerCore:
         self.group()
         if self._settings.enable_auto_commit:
             raise InvalidState(
-                "this consumer commits automatically, so its offsets cannot be part of a"
-                " transaction",
-                advice="Make it with enable_auto_commit=False.",
+                "this consumer commits automatically: its offsets cannot be part of a transaction",
+                advice="Create it with enable_auto_commit=False.",
             )
         return Mark(self, self._holding)
 

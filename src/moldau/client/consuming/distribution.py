@@ -39,7 +39,7 @@ class Assignors:
         common = frozenset(RebalanceProtocol).intersection(*(one.protocols for one in assignors))
         if not common:
             raise ConfigError(
-                "partition.assignment.strategy mixes assignors that cannot hand over in one way"
+                "partition.assignment.strategy mixes assignors without a common rebalance protocol"
             )
         self.protocol = max(common)
         """The better of the ways that all of them know, because which is chosen is the group's."""
@@ -85,8 +85,8 @@ class Assignors:
         assignments = assignor.assign(topics, subscriptions)
         if strangers := assignments.keys() - subscriptions.keys():
             raise InvalidState(
-                f"assignor {assignor.name} gave partitions to {sorted(strangers)}, not members",
-                advice="Correct the assignor: it may only assign to who subscribes.",
+                f"assignor {assignor.name} assigned partitions to non-members {sorted(strangers)}",
+                advice="Correct the assignor: it may only assign to members of the group.",
             )
         return {member: encode_assignment(one) for member, one in assignments.items()}
 

@@ -102,10 +102,10 @@ class ConsumerFace(OneClient, Generic[K_co, V_co]):
         version_ceilings: Mapping[int, int] | None = None,
         _ports: ClientPorts | None = None,
     ) -> None:
-        """Take the settings; nothing is connected yet. ConfigError if they cannot be.
+        """Check the settings; raises ConfigError. It does not connect yet.
 
-        With `topics` the consumer begins with them: subscribed if it has a group, else with every
-        partition they have assigned to it.
+        With `topics`, the consumer subscribes to them if it has a group. Without a group, all their
+        partitions are assigned to it.
         """
         self._take_settings({name: value for name, value in locals().items() if name != "self"})
 
@@ -139,12 +139,12 @@ class ConsumerFace(OneClient, Generic[K_co, V_co]):
         self._is_closed = False
 
     def metrics(self) -> Metrics:
-        """Return numbers on the consumer, under the names of Kafka's metrics; none before start."""
+        """Return metrics under Kafka's names; empty before `start`."""
         return {} if self._core is None else self._core.metrics()
 
     @property
     def commits_automatically(self) -> bool:
-        """Whether offsets are committed without being asked to: in a group, unless that is off."""
+        """Whether offsets are committed automatically; never without a group."""
         return self._settings.group_id is not None and self._settings.enable_auto_commit
 
     # Putting the parts together

@@ -1,8 +1,7 @@
-"""How a user hears that partitions come and go.
+"""Listeners for rebalances.
 
-A listener is any object with these methods, plain or `async`; one that lacks a method is not told.
-It is called where the user's code runs, while the user holds no records, so it may commit, seek and
-read positions.
+A listener is any object with some of these methods, plain or `async`. It runs where the user's code
+runs, while the user holds no records. It may commit, seek and read positions.
 """
 
 from __future__ import annotations
@@ -17,29 +16,29 @@ from moldau.client.records import TopicPartition
 
 
 class RebalanceListener:
-    """Told of partitions; subclass it and override what matters.
+    """Receives assigned and revoked partitions; subclass it and override what you need.
 
     In a rebalance `on_partitions_revoked` comes first, then `on_partitions_assigned`. With an eager
-    assignor everything is revoked and assigned anew; with a cooperative one both name only what
-    moves.
+    assignor, all partitions are revoked and assigned again. With a cooperative assignor, both
+    methods get only the partitions that move.
     """
 
     def on_partitions_revoked(
         self, partitions: AbstractSet[TopicPartition]
     ) -> Awaitable[None] | None:
-        """Finish with these: they are still this member's, and offsets can still be committed."""
+        """Finish work on these partitions; you can still commit their offsets."""
 
     def on_partitions_assigned(
         self, partitions: AbstractSet[TopicPartition]
     ) -> Awaitable[None] | None:
-        """Begin with these, at the committed offsets unless this seeks elsewhere.
+        """Start with these partitions, at their committed offsets unless you seek elsewhere.
 
-        Called at the end of a rebalance, with nothing if it brought nothing new, and not at all if
-        it left everything as it was.
+        Called at the end of a rebalance, with an empty set if there are no new partitions. Not
+        called if the rebalance changed nothing.
         """
 
     def on_partitions_lost(self, partitions: AbstractSet[TopicPartition]) -> Awaitable[None] | None:
-        """Let go of these: another member may have them already, so nothing can be committed."""
+        """Drop these partitions: another member may own them already. Commits would fail."""
         return self.on_partitions_revoked(partitions)
 
 

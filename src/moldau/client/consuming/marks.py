@@ -54,8 +54,8 @@ class Mark:
         """Begin the account; InvalidState while another is open."""
         if holding.is_marked:
             raise InvalidState(
-                "a transaction with this consumer is open already",
-                advice="End that block first: what is handed out can be part of one only.",
+                "a transaction with this consumer is already open",
+                advice="End that block first: a record can be part of one transaction only.",
             )
         self._consumer = consumer
         self._holding = holding
@@ -110,10 +110,10 @@ class Mark:
         if gone:
             names = sorted({f"{one.partition.topic}-{one.partition.partition}" for one in gone})
             raise CommitFailed(
-                "partitions were taken from this consumer after records of them were handed out, so"
-                f" their offsets are no longer its to commit: {', '.join(names)}",
-                advice="Whoever has the partitions now is handed the records again; go on. If it"
-                " happens often, work less between polls, or raise max_poll_interval_ms.",
+                "this consumer lost partitions whose records it had returned;"
+                f" it cannot commit their offsets: {', '.join(names)}",
+                advice="Continue: the new owner of the partitions reads the records again. If this"
+                " happens often, process fewer records per poll or raise max_poll_interval_ms.",
             )
 
 

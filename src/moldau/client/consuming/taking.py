@@ -69,7 +69,7 @@ class Taking:
         if count is not None:
             check_int("max_records", count)
             if count < 1:
-                raise InvalidArgument(f"nobody can hand out {count} records")
+                raise InvalidArgument(f"max_records={count} is not at least 1")
         return partial(self._gather, count or self._count_max)
 
     def put_back(self, fetched: Fetched, left: Taken) -> None:

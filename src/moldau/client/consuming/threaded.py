@@ -1,4 +1,4 @@
-"""The consumer for threads: the same, run by a loop in a thread of its own."""
+"""The consumer for threads: the asyncio consumer, run by a loop in a background thread."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ T = TypeVar("T")
 
 
 class Consumer(ConsumerFace[K_co, V_co]):
-    """Consumes records in a thread. One thread uses it at a time; any may close it.
+    """Consumes records in a thread. One thread uses it at a time; any thread may close it.
 
-    The work is done in a loop thread of its own, which hands over whole lists of records, so that a
-    record costs no change of threads. A rebalance listener runs in the thread that uses the
-    consumer, during one of its calls, or in the one that closes it.
+    A background thread fetches, and passes on whole lists of records, so a record costs no thread
+    switch. A rebalance listener runs in the thread that uses the consumer, during one of its calls,
+    or in the thread that closes it.
     """
 
     _portal: Portal | None = None
@@ -77,10 +77,13 @@ class Consumer(ConsumerFace[K_co, V_co]):
     # Beginning and ending
 
     def start(self) -> None:
-        """Find the cluster; NoBrokerReachable. `with` does it."""
+        """Connect to the cluster; raises NoBrokerReachable if no broker answers.
+
+        `with` calls it.
+        """
         self._check_not_closed()
         if self._portal is not None:
-            raise InvalidState("the consumer has been started already")
+            raise InvalidState("the consumer is already started")
         self._user = threading.RLock()
         self._calls = CallsInThread()
         self._portal = portal = Portal("consumer")
@@ -97,11 +100,11 @@ class Consumer(ConsumerFace[K_co, V_co]):
         return core
 
     def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
-        """Commit what is done with (if that is automatic), leave the group, end; twice is fine.
+        """Commit (if commits are automatic), leave the group and close; may be called twice.
 
-        Any thread and any signal handler may call it: a loop over the consumer ends. What that loop
-        was handed last is not done with, nor is what another thread was handed, nor anything while
-        an exception or a signal is handled.
+        Any thread or signal handler may call it; a loop over the consumer ends. It does not commit
+        the records that a loop or another thread is still processing. It commits nothing while an
+        exception or a signal is being handled.
         """
         check_timeout("timeout", timeout)
         self._end(timeout, done=_not_interrupted() and not self._in_loop)
@@ -211,40 +214,42 @@ class Consumer(ConsumerFace[K_co, V_co]):
         pattern: str | re.Pattern[str] | None = None,
         listener: Any = None,
     ) -> None:
-        """Have the group assign partitions of topics, by name or by a pattern for whole names.
+        """Subscribe to topics by name, or by a pattern that matches whole names.
 
-        Replaces an earlier subscription. The listener is told what is assigned, revoked and lost.
+        Replaces an earlier subscription. The listener is called when partitions are assigned,
+        revoked or lost.
         """
         self._subscription = subscription_of(topics, pattern, listener)
         self._do(self._running.subscribe, self._subscription)
 
     def unsubscribe(self) -> None:
-        """Consume nothing any more: leave the group, or drop what was assigned by hand."""
+        """Stop consuming: leave the group, or drop the manual assignment."""
         self._subscription = Subscription()
         self._wait(self._running.unsubscribe(done=_not_interrupted()))
 
     def subscription(self) -> Subscription:
-        """Return what was subscribed to."""
+        """Return the current subscription."""
         return self._subscription
 
     def assign(self, partitions: Iterable[Partition]) -> None:
-        """Consume exactly these partitions, without a group's doing; what stays keeps its place.
+        """Consume exactly these partitions, without group management.
 
-        What goes is committed before, if that is automatic.
+        Partitions that were assigned before keep their positions. Offsets of removed partitions are
+        committed first if commits are automatic.
         """
         done = _not_interrupted()
         self._do(partial(self._running.assign, as_partitions(partitions), done=done))
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """Return what is consumed now."""
+        """Return the assigned partitions."""
         return self._running.positions.partitions
 
     # Consuming
 
     def __iter__(self) -> Iterator[Record[K_co, V_co]]:
-        """Hand out records one by one; ends when the consumer is closed.
+        """Return records one by one until the consumer is closed.
 
-        The loop may be left and begun again anywhere: each record is handed out once.
+        You can leave the loop and start it again at any time: each record is returned once.
         """
         # A generator of records would run some Python for each of them.
         return chain.from_iterable(self._walks())
@@ -260,9 +265,9 @@ class Consumer(ConsumerFace[K_co, V_co]):
                 yield walk.rest
 
     def __next__(self) -> Record[K_co, V_co]:
-        """Hand out the next record; a loop over the consumer costs less for each.
+        """Return the next record; a loop over the consumer costs less per record.
 
-        It is done with when the next one is asked for, as with `poll`.
+        As with `poll`, automatic commits include the record after you have asked for the next one.
         """
         core = self._running if not self._is_closing else None
         while core is not None:
@@ -276,7 +281,7 @@ class Consumer(ConsumerFace[K_co, V_co]):
         raise StopIteration
 
     def batches(self) -> Iterator[list[Record[K_co, V_co]]]:
-        """Hand out lists of records, each of one partition, up to `max_poll_records` long."""
+        """Return lists of records, each of one partition and up to `max_poll_records` long."""
         core = self._running
         while not self._is_closing:
             try:
@@ -287,9 +292,9 @@ class Consumer(ConsumerFace[K_co, V_co]):
                 yield records
 
     def arrow_batches(self, form: ArrowForm | None = None) -> Iterator[RecordBatch]:
-        """Hand out `pyarrow.RecordBatch`es, each of one partition, without an object per record.
+        """Return `pyarrow.RecordBatch`es, each of one partition, without an object per record.
 
-        Needs the extra `arrow`. Deserializers and interceptors are not asked.
+        Needs the extra `arrow`. Deserializers and interceptors are not called.
         """
         core, form = self._running, arrow_form(form)
         take, wait = core.taking.columns(form), partial(core.columns, form)
@@ -313,52 +318,56 @@ class Consumer(ConsumerFace[K_co, V_co]):
     def poll(
         self, *, timeout_ms: float = 0, max_records: int | None = None
     ) -> list[Record[K_co, V_co]]:
-        """Wait up to this long for records and hand out those there are; [] if none came."""
+        """Wait at most `timeout_ms` for records and return those available, or []."""
         check_timeout("timeout_ms", timeout_ms)
         core = self._running
         take = core.taking.up_to(max_records)
         return self._handed(take, partial(core.poll, timeout_ms, max_records))
 
     def pause(self, *partitions: Partition) -> None:
-        """Hand out nothing of these until `resume`; what was fetched of them is kept."""
+        """Return no records of these partitions until `resume`; fetched records are kept."""
         self._do(self._running.pause, as_partitions(partitions))
 
     def resume(self, *partitions: Partition) -> None:
-        """Hand these out again."""
+        """Return records of these partitions again."""
         self._do(self._running.resume, as_partitions(partitions))
 
     def paused(self) -> frozenset[TopicPartition]:
-        """Return what is paused."""
+        """Return the paused partitions."""
         return self._do(self._running.paused)
 
     # Where the consumer is
 
     def seek(self, partition: Partition, offset: int | OffsetAndMetadata) -> None:
-        """Go on at an offset; one that was committed is checked against the leader's log."""
+        """Continue at an offset.
+
+        An OffsetAndMetadata with a leader epoch is checked against the leader's log.
+        """
         check_offset(offset)
         self._do(self._running.seek, as_partition(partition), offset)
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
-        """Go on at the first record of these, or of all assigned partitions."""
+        """Continue at the first record of these, or of all assigned partitions."""
         self._do(self._running.reset, as_partitions(partitions), EARLIEST)
 
     def seek_to_end(self, *partitions: Partition) -> None:
-        """Go on behind the last record of these, or of all assigned partitions."""
+        """Continue after the last record of these, or of all assigned partitions."""
         self._do(self._running.reset, as_partitions(partitions), LATEST)
 
     def position(self, partition: Partition, *, timeout_ms: float | None = None) -> int:
-        """Return the offset of the next record to be handed out; waits until it is known."""
+        """Return the offset of the next record; waits until it is known."""
         return self._wait(self._running.position(as_partition(partition), timeout_ms))
 
     def lag(self, partition: Partition) -> int | None:
-        """Return how far the position is from the end, as of the last fetch; None before one.
+        """Return the distance from the position to the end of the partition.
 
-        With `read_committed`, the end is the last stable offset.
+        It is as of the last fetch, and None before the first one. With `read_committed`, the end is
+        the last stable offset.
         """
         return self._do(self._running.lag, as_partition(partition))
 
     def high_watermark(self, partition: Partition) -> int | None:
-        """Return the offset behind the last replicated record, as of the last fetch."""
+        """Return the high watermark as of the last fetch; None before the first one."""
         return self._do(self._running.high_watermark, as_partition(partition))
 
     # What the brokers know
@@ -366,19 +375,19 @@ class Consumer(ConsumerFace[K_co, V_co]):
     def beginning_offsets(
         self, partitions: Iterable[Partition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Look up the first offsets of partitions, assigned or not."""
+        """Look up the first offsets of any partitions."""
         return self._wait(self._running.lookup.beginnings(partitions, timeout_ms))
 
     def end_offsets(
         self, partitions: Iterable[Partition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Look up the offsets behind the last records that may be read."""
+        """Look up the end offsets: the offset after the last readable record."""
         return self._wait(self._running.lookup.ends(partitions, timeout_ms))
 
     def offsets_for_times(
         self, times_ms: ByPartition[int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Look up the first records at or after these times; None where all are older."""
+        """Look up the first records at or after these times; None if all records are older."""
         return self._wait(self._running.lookup.at_times(times_ms, timeout_ms))
 
     def partitions_for(
@@ -395,10 +404,10 @@ class Consumer(ConsumerFace[K_co, V_co]):
         *,
         timeout_ms: float | None = None,
     ) -> None:
-        """Commit these offsets, or all records handed out so far; returns once it is safe.
+        """Commit these offsets, or all records returned so far, and wait for the broker.
 
-        An offset is that of the next record to read, plain or as an OffsetAndMetadata.
-        CommitFailed if the member has left its group.
+        An offset is that of the next record to read, as an int or an OffsetAndMetadata. Raises
+        CommitFailed if the member is no longer in its group.
         """
         self._wait(
             self._running.commit(None if offsets is None else as_offsets(offsets), timeout_ms)
@@ -409,7 +418,7 @@ class Consumer(ConsumerFace[K_co, V_co]):
         offsets: ByPartition[int | OffsetAndMetadata] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
-        """Commit in the background, in order; the callback learns the outcome in a later call."""
+        """Commit in the background, in order; the callback runs during a later call."""
         if callback is not None:
             check_function("callback", callback)
         self._do(
@@ -419,24 +428,24 @@ class Consumer(ConsumerFace[K_co, V_co]):
     def committed(
         self, partitions: Iterable[Partition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Look up committed offsets; partitions without one are absent."""
+        """Look up committed offsets; partitions without one are missing from the result."""
         return self._wait(self._running.committed(as_partitions(partitions), timeout_ms))
 
     def group_metadata(self) -> GroupMetadata:
-        """Return who this member is, for a transaction that commits its offsets (KIP-447)."""
+        """Return the member's identity, for transactions that commit its offsets (KIP-447)."""
         return self._do(self._running.group().metadata)
 
     def mark(self) -> BlockingMark:
-        """Keep account of what is handed out from here on; `transaction(consumer)` asks for it.
+        """Track the records returned from here on; `transaction(consumer)` calls it.
 
-        InvalidState without a group, or if the consumer commits automatically.
+        Raises InvalidState without a group, or if the consumer commits automatically.
         """
         mark = self._do(self._running.mark)
         assert self._portal is not None
         return BlockingMark(mark, self._portal, self._wait)
 
     def enforce_rebalance(self, reason: str = "asked for by the user") -> None:
-        """Have the group rebalance although nothing changed."""
+        """Force a rebalance of the group."""
         check_text("reason", reason)
         self._do(self._running.group().enforce_rebalance, reason)
 

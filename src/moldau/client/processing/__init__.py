@@ -1,4 +1,4 @@
-"""What people build by hand around a consumer: ordered concurrency, retries, an orderly end.
+"""Helpers around a consumer: ordered concurrency, retry topics, an orderly shutdown.
 
     async with AsyncConsumer(servers, group_id="billing", topics=["orders"],
                              enable_auto_commit=False) as consumer:

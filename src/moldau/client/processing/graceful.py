@@ -1,4 +1,4 @@
-"""An orderly end at SIGTERM and Ctrl-C: the first signal asks, the second insists."""
+"""An orderly shutdown on SIGTERM and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def graceful(
     stop: Callable[[], object], *, signals: Sequence[signal.Signals] = SIGNALS
 ) -> Iterator[None]:
-    """Call `stop` at the first signal, and cancel the task in the block at the second.
+    """Call `stop` on the first signal, and cancel the task in the block on the second.
 
         with graceful(workers.stop):
             await workers.run()
 
-    Belongs into the main thread, where Python delivers signals. The handlers that were there before
-    are put back at the end.
+    Use it in the main thread, where Python delivers signals. It restores the previous signal
+    handlers at the end.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()

@@ -1,15 +1,16 @@
-"""Records that cannot be handled now: tried again later from retry topics, at last kept aside.
+"""Retry topics and dead letters for records whose handler fails.
 
-A record whose handler fails goes to the first retry topic of its topic, from there to the second,
-and so on; what fails in the last goes to the dead letters. Each retry topic has one delay, so its
-records become due in their order and only the first has to be looked at. What happened stands in
-headers, beside those of the user's.
+A failed record goes to the first retry topic of its topic, from there to the second, and so on.
+After the last retry it goes to the dead-letter topic. Each retry topic has one delay, so its
+records become due in order and only the first one must be checked. Headers describe the failure,
+beside the user's own headers.
 
     retries = RetryTopics(producer, group="billing", delays_ms=(1_000, 60_000))
     consumer.subscribe(["orders", *retries.topics("orders")])
     workers = KeyedWorkers(consumer, retries.guard(handle), due_ms=retries.due_ms)
 
-A record that is tried again is handled after later ones of its key: where that matters, do not.
+A retried record is processed after later records of its key. Do not use retry topics where the
+order of a key matters.
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ ORIGIN_PARTITION: Final = "moldau-origin-partition"
 ORIGIN_OFFSET: Final = "moldau-origin-offset"
 ORIGIN_TIMESTAMP: Final = "moldau-origin-timestamp-ms"
 FAILURES: Final = "moldau-failures"
-"""How often handling has failed."""
+"""The number of failed attempts."""
 ERROR_TYPE: Final = "moldau-error-type"
 ERROR_TEXT: Final = "moldau-error-text"
 DUE: Final = "moldau-due-ms"
-"""When the record is to be tried again, in milliseconds since 1970. Dead letters have none."""
+"""The time of the next attempt, in milliseconds since 1970. Dead letters have none."""
 
 ERROR_TEXT_SIZE_MAX: Final = 1_024
 """A reason is to be read by people; more of it could make a record too large to be kept."""
 
 
 class RetryTopics(Generic[K, V]):
-    """Sends on what fails. The producer serializes what the consumer deserializes.
+    """Sends failed records to retry topics. The producer must serialize what the consumer reads.
 
-    `group` is the consumer's: each group has failures of its own, so it stands in the names of the
-    topics. A failure of one of the classes in `hopeless` goes to the dead letters at once.
+    `group` is the consumer's group. It is part of the topic names, because each group has its own
+    failures. Exceptions of the classes in `hopeless` go to the dead letters at once.
     """
 
     def __init__(
@@ -76,11 +77,11 @@ class RetryTopics(Generic[K, V]):
     # Names
 
     def topics(self, topic: str) -> list[str]:
-        """Return the retry topics of a topic, to be subscribed to beside it."""
+        """Return the retry topics of a topic; subscribe to them too."""
         return [self._retry_topic(topic, index) for index in range(len(self._delays_ms))]
 
     def dead_letter_topic(self, topic: str) -> str:
-        """Return where records of a topic end that were given up."""
+        """Return the dead-letter topic of a topic."""
         return f"{topic}.{self._group}.dead"
 
     def _retry_topic(self, topic: str, index: int) -> str:
@@ -89,10 +90,10 @@ class RetryTopics(Generic[K, V]):
     # Handling
 
     def guard(self, handle: Handler[K, V]) -> Handler[K, V]:
-        """Return a handler that sends on what this one fails to handle.
+        """Return a handler that sends a record on if this one fails.
 
-        It raises only if that cannot be sent: then the record must not count as done. Cancelled,
-        so is the handler, and nothing is sent.
+        It raises only if the record cannot be sent on, because the record must not be committed
+        then. If cancelled, it cancels the handler and sends nothing.
         """
 
         async def guarded(record: Record[K, V]) -> None:
@@ -104,7 +105,7 @@ class RetryTopics(Generic[K, V]):
         return guarded
 
     async def send_on(self, record: Record[K, V], error: Exception) -> None:
-        """Send a record where it goes after this failure; returns once it is safe there."""
+        """Send a record to its next topic after a failure; waits for the acknowledgement."""
         known = dict(record.headers)
         origin = _text(known.get(ORIGIN_TOPIC)) or record.topic
         failure_count = _number(known.get(FAILURES)) + 1
@@ -132,7 +133,7 @@ class RetryTopics(Generic[K, V]):
 
     @staticmethod
     def due_ms(record: Record[K, V]) -> int | None:
-        """Return when a record of a retry topic may be handled; None for any other record."""
+        """Return the time from which a record of a retry topic may be handled, else None."""
         for name, value in record.headers:
             if name == DUE:
                 return _number(value)

@@ -1,4 +1,4 @@
-"""The same for programs without asyncio: a Consumer, a plain handler, and threads that run it.
+"""Workers for programs without asyncio: a Consumer, a plain handler, and threads that run it.
 
     with Consumer(servers, group_id="billing", topics=["orders"],
                   enable_auto_commit=False) as consumer:
@@ -6,9 +6,9 @@
         signal.signal(signal.SIGTERM, lambda *_: workers.stop())
         workers.run()
 
-`run` asks the consumer in the thread that calls it, and there rebalances are heard of; handlers run
-in a pool of threads and never touch the consumer. What both sides touch (`workforce`) is guarded by
-one lock, held for no longer than it takes to note the end of a record.
+`run` polls the consumer in the calling thread, which also handles rebalances. Handlers run in a
+pool of threads and never touch the consumer. One lock guards the state that both sides share
+(`workforce`). It is held only to record that a handler has finished.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ disturbed by other threads."""
 
 
 class KeyedThreads(Workforce[Consumer[K, V], PlainHandler[K, V], K, V]):
-    """Works in threads on what a Consumer is assigned; see `Workforce` for the settings.
+    """Processes the records of a Consumer in threads; see `Workforce` for the settings.
 
-    Nobody can end a thread: handlers that take longer than `drain_timeout_ms` at an end are left
-    alone, unheard, and Python waits for them before it exits.
+    Threads cannot be cancelled. After `drain_timeout_ms`, `run` returns without the handlers that
+    still run and ignores their results. Python waits for them before it exits.
     """
 
     _pool: ThreadPoolExecutor
@@ -65,11 +65,11 @@ class KeyedThreads(Workforce[Consumer[K, V], PlainHandler[K, V], K, V]):
     # Running
 
     def run(self) -> None:
-        """Work until `stop`, until the consumer is closed, or until a handler fails.
+        """Process records until `stop`, until the consumer is closed, or until a handler fails.
 
-        What a handler raises is raised here, after the others have returned and what is finished
-        has been committed; a later `run` begins with the record that failed. Ctrl-C ends it at
-        once, and what was finished since the last commit is not committed.
+        If a handler raises, `run` waits for the other handlers, commits the finished records and
+        raises that exception. A later `run` starts with the failed record. Ctrl-C ends `run` at
+        once, without a last commit.
         """
         self._begin()
         self._pool = ThreadPoolExecutor(self._concurrency, "moldau-worker")

@@ -1,9 +1,8 @@
-"""Many records at once, those of one key in order, offsets committed only for finished work.
+"""Workers for asyncio: many records at once, in order per key, committing only finished records.
 
-`KeyedWorkers` reads from an asynchronous consumer and calls an asynchronous handler, up to
-`concurrency` times at once. Each record is handled at least once: what is committed never passes a
-record whose handler has not returned, also if later ones have. Owns the tasks of the handlers; what
-it decides is the `workforce`'s.
+`KeyedWorkers` reads from an AsyncConsumer and calls an asynchronous handler, up to `concurrency`
+times at once. Each record is handled at least once: it never commits past a record whose handler
+has not returned. This module owns the handlers' tasks; `workforce` makes the decisions.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ Handler = Callable[[Record[K, V]], Awaitable[object]]
 
 
 class KeyedWorkers(Workforce[AsyncConsumer[K, V], Handler[K, V], K, V]):
-    """Works in tasks on what an AsyncConsumer is assigned; see `Workforce` for the settings.
+    """Processes the records of an AsyncConsumer in tasks; see `Workforce` for the settings.
 
-    Handlers that take longer than `drain_timeout_ms` at an end are cancelled by a stop, and left
-    alone, unheard, by a revocation.
+    Handlers that take longer than `drain_timeout_ms` are cancelled on a stop. On a revocation they
+    keep running, but their results are ignored.
     """
 
     _wanted: asyncio.Future[None] | None = None
@@ -47,11 +46,11 @@ class KeyedWorkers(Workforce[AsyncConsumer[K, V], Handler[K, V], K, V]):
     # Running
 
     async def run(self) -> None:
-        """Work until `stop`, until the consumer is closed, or until a handler fails.
+        """Process records until `stop`, until the consumer is closed, or until a handler fails.
 
-        What a handler raises is raised here, after the others have returned and what is finished
-        has been committed; a later `run` begins with the record that failed. Cancelled, handlers
-        are cancelled, too, and what they finished since the last commit is not committed.
+        If a handler raises, `run` waits for the other handlers, commits the finished records and
+        raises that exception. A later `run` starts with the failed record. If cancelled, `run`
+        cancels the handlers, without a last commit.
         """
         self._begin()
         try:

@@ -40,14 +40,15 @@ would do."""
 
 
 class Workforce(ABC, Generic[C, H, K, V]):
-    """Works on what a consumer is assigned. One `run` at a time; nobody else uses the consumer.
+    """Processes the records of a consumer. One `run` at a time; only `run` uses the consumer.
 
-    `finish` says what becomes of records that were read and not begun when partitions are revoked
-    or `stop` is called. "begun" leaves them to whoever comes next, together with what was finished
-    behind the first of them, which is then handled twice; "all" works them off first.
+    `finish` decides about records that were read but not started when partitions are revoked or
+    `stop` is called. With "begun" the next owner handles them, and handles again any later records
+    that were already finished. With "all" they are processed first.
 
-    `key` names the key that keeps the order (default: the record's; it must be hashable). `due_ms`
-    tells of a record when it may be handled, or None for now; until then its partition rests.
+    `key` returns the key whose order is kept (default: the record's key; it must be hashable).
+    `due_ms` returns the time from which a record may be handled, or None for now. Until then its
+    partition is paused.
     """
 
     def __init__(
@@ -143,7 +144,7 @@ class Workforce(ABC, Generic[C, H, K, V]):
         """Refuse a consumer that would commit by itself what is not finished."""
         if self._consumer.commits_automatically:
             raise InvalidState(
-                "the consumer commits by itself, also what is not finished",
+                "the consumer commits automatically, also unfinished records",
                 advice="Give it enable_auto_commit=False.",
             )
         self._consumer.group_metadata()  # InvalidState without a group to commit to
@@ -154,7 +155,7 @@ class Workforce(ABC, Generic[C, H, K, V]):
                 self._consumer.subscribe(wanted.topics, pattern=wanted.pattern, listener=listener)
         elif not self._consumer.assignment():
             raise InvalidState(
-                "the consumer has nothing to consume", advice="Subscribe it to topics first."
+                "the consumer has no subscription", advice="Subscribe it to topics first."
             )
 
     @property
@@ -233,7 +234,7 @@ class Workforce(ABC, Generic[C, H, K, V]):
         except TypeError:
             raise InvalidState(
                 f"the key of {partition} at offset {record.offset} is a {type(key).__name__},"
-                " which cannot be told from others",
+                " which is not hashable",
                 advice="Give `key=` a function that returns something hashable.",
             ) from None
         return partition, key

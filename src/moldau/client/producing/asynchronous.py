@@ -1,4 +1,4 @@
-"""The producer for asyncio: `send` never waits, `drain` does."""
+"""The producer for asyncio: `send` never waits, `drain` waits for room in the buffer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ default, so that a broker always has one, and its answers are read several at a 
 
 
 class AsyncProducer(ProducerFace[K, V]):
-    """Sends records from asyncio. Use it on one event loop."""
+    """Sends records from asyncio. Use it on a single event loop."""
 
     _core: ProducerCore[AsyncDelivery] | None = None
 
@@ -59,10 +59,13 @@ class AsyncProducer(ProducerFace[K, V]):
     # Beginning and ending
 
     async def start(self) -> None:
-        """Find the cluster; NoBrokerReachable. `async with` does it. Cancelled, nothing is left."""
+        """Connect to the cluster; raises NoBrokerReachable if no broker answers.
+
+        `async with` calls it. If cancelled, it leaves no connections or tasks behind.
+        """
         self._check_not_closed()
         if self._core is not None:
-            raise InvalidState("the producer has been started already")
+            raise InvalidState("the producer is already started")
         self._loop = asyncio.get_running_loop()
         core = ProducerCore(
             self._connection_settings,
@@ -86,10 +89,10 @@ class AsyncProducer(ProducerFace[K, V]):
         self._put = core.outbox.put
 
     async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - 0 has a meaning
-        """Send what is buffered, wait for its acknowledgements, and end.
+        """Send the buffered records, wait for their acknowledgements, and close.
 
-        After `timeout` seconds what is left fails with DeliveryAborted; 0 gives it up at once.
-        Cancelled, it gives up the rest as well.
+        After `timeout` seconds the remaining records fail with DeliveryAborted. 0 gives up at once,
+        and so does a cancellation.
         """
         if timeout is not None:
             check_timeout("timeout", timeout)
@@ -137,10 +140,10 @@ class AsyncProducer(ProducerFace[K, V]):
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> AsyncDelivery:
-        """Hand over a record and return at once; await the result to learn where it was put.
+        """Send a record and return at once; await the delivery for its partition and offset.
 
-        BufferFull if `buffer_memory` is used up: await `drain()` between calls. RecordTooLarge,
-        SerializationFailed and InvalidState are raised here; all else is the delivery's.
+        Raises BufferFull if `buffer_memory` is used up: await `drain()` between calls. Also raises
+        RecordTooLarge, SerializationFailed and InvalidState; the delivery has all other errors.
         """
         if self._prepares:
             return self._send_prepared(
@@ -175,11 +178,11 @@ class AsyncProducer(ProducerFace[K, V]):
         return delivery
 
     def drain(self) -> Awaitable[None]:
-        """Wait while the buffer is more than half full, at most `max_block_ms`; then BufferFull.
+        """Wait while the buffer is more than half full; after `max_block_ms`, raise BufferFull.
 
-        Call it between sends: then there is room for the next record, however large. It also lets
-        the event loop run once a batch, and costs nearly nothing otherwise. Cancelled, nothing
-        happens to what was sent.
+        Call it between sends: afterwards there is room for the next record of any size. It also
+        lets the event loop run once per batch, and is nearly free otherwise. Cancelling it does not
+        affect records already sent.
         """
         return self._drained() if self._restless else self._nothing
 
@@ -230,10 +233,10 @@ class AsyncProducer(ProducerFace[K, V]):
                         room.set_result(None)
 
     async def send_many(self, topic: str, records: Iterable[V | ProducerRecord[K, V]]) -> int:
-        """Send values, or ProducerRecords of that topic, and wait until all are acknowledged.
+        """Send values, or ProducerRecords of that topic, and wait for all acknowledgements.
 
-        Returns how many; raises what the first that failed failed of, after all are settled.
-        Cancelled, what was handed over is still sent.
+        Returns the number of records. If any failed, raises the first error after all are done.
+        If cancelled, records already sent are still delivered.
         """
         check_topic(topic)
         tally = Tally()
@@ -254,9 +257,9 @@ class AsyncProducer(ProducerFace[K, V]):
         return tally.result()
 
     async def flush(self) -> None:
-        """Send everything now and wait until it is acknowledged or has failed.
+        """Send all buffered records now and wait until each is acknowledged or has failed.
 
-        Cancelled, the sending goes on.
+        If cancelled, sending continues.
         """
         await self._started().flush()
 
@@ -265,9 +268,10 @@ class AsyncProducer(ProducerFace[K, V]):
     def transaction(self, consumer: AsyncOffsetSource | None = None) -> AsyncTransaction:
         """Return a block that is one transaction: `async with producer.transaction(): ...`.
 
-        Committed at its end, aborted if something is raised. With a consumer, what it hands out in
-        the block is committed with it; after an abort it is handed out again. CommitFailed, and
-        aborted, if partitions were taken from the consumer that it handed out of in the block.
+        It is committed at the end of the block and aborted if the block raises. With a consumer,
+        the offsets of the records it returns in the block are part of the transaction; after an
+        abort it returns them again. If the consumer loses a partition whose records it has
+        returned in the block, the transaction is aborted with CommitFailed.
         """
         from moldau.client.producing.scopes import AsyncTransaction  # noqa: PLC0415 - few have any
 
@@ -279,29 +283,32 @@ class AsyncProducer(ProducerFace[K, V]):
         return self._core is not None and self._core.in_transaction
 
     def begin_transaction(self) -> None:
-        """Begin a transaction; InvalidState if one is open, ProducerFenced after that."""
+        """Begin a transaction.
+
+        Raises InvalidState if one is open, and ProducerFenced if the producer was fenced.
+        """
         self._started().begin()
 
     async def commit_transaction(self) -> None:
-        """Make all of the transaction count, once everything sent in it is acknowledged.
+        """Commit the transaction after all its records are acknowledged.
 
-        Raises what broke the transaction: abort it then. Cancelled while records are on their way,
-        the transaction is open as before; later, it is committed first. After RequestTimedOut the
-        outcome is not known: call it again.
+        If a record failed, raises its error: abort the transaction then. If cancelled while records
+        are in flight, the transaction stays open; if cancelled later, it is committed first. After
+        RequestTimedOut the outcome is unknown: call it again.
         """
         await self._started().commit()
 
     async def abort_transaction(self) -> None:
-        """Make none of the transaction count; what was not acknowledged fails with DeliveryAborted.
+        """Abort the transaction; unacknowledged records fail with DeliveryAborted.
 
-        Cancelled, or after RequestTimedOut, call it again.
+        If cancelled, or after RequestTimedOut, call it again.
         """
         await self._started().abort()
 
     async def send_offsets_to_transaction(self, offsets: Offsets, group: GroupMember) -> None:
-        """Commit a group's offsets with the transaction; `group` is `consumer.group_metadata()`.
+        """Commit offsets of a group in the transaction; `group` is `consumer.group_metadata()`.
 
-        CommitFailed if the consumer is no longer a member: abort. Cancelled: abort.
+        Raises CommitFailed if the consumer is no longer a member. Abort then, or if cancelled.
         """
         await self._started().send_offsets(offsets, group)
 

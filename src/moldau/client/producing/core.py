@@ -121,7 +121,7 @@ class ProducerCore(Generic[D]):
         return linger_end is not None and linger_end < self.sender.timer_at
 
     def metrics(self) -> dict[str, float]:
-        """Return what the producer tells of itself, under the names of Kafka's metrics."""
+        """Return metrics under Kafka's names."""
         settling, total = self.sender.settling, self.settings.buffer_memory
         return {
             **self.cluster.metrics(),
@@ -213,7 +213,8 @@ class ProducerCore(Generic[D]):
     def _transactional(self) -> Transactions:
         if self.transactions is None:
             raise InvalidState(
-                "the producer has no transactions", advice="Set transactional_id to have them."
+                "the producer has no transactional_id",
+                advice="Set transactional_id to use transactions.",
             )
         return self.transactions
 

@@ -55,7 +55,7 @@ class Sent:
         return self._batch_result.located(self._index)
 
     def done(self) -> bool:
-        """Tell whether it is known what became of the record."""
+        """Return whether the record was acknowledged or has failed."""
         batch_result = self._batch_result
         return (
             batch_result.located(self._index)[0].done if batch_result.moved else batch_result.done
@@ -66,12 +66,12 @@ class Sent:
         return f"<{type(self).__name__} to {self._batch_result.topic}, {state}>"
 
     def _error(self) -> ClientError | None:
-        """Return why the record failed, None if it was written; InvalidState if neither yet."""
+        """Return the record's error, None if it was written; InvalidState if it is not done."""
         batch_result = self._batch_result
         if batch_result.moved:
             batch_result = batch_result.located(self._index)[0]
         if not batch_result.done:
-            raise InvalidState("the record is still on its way", advice="Wait for it first.")
+            raise InvalidState("the record is still in flight", advice="Wait for it first.")
         return batch_result.error
 
     def _watch(self, told: Callable[[Sent], object]) -> None:
@@ -93,7 +93,7 @@ class Sent:
         )
 
     def metadata(self) -> RecordMetadata:
-        """Return where the record was put, raise why it failed; only of one that is done."""
+        """Return the metadata or raise the record's error; the delivery must be done."""
         batch_result, index = self._batch_result, self._index
         if batch_result.moved:
             batch_result, index = batch_result.located(index)
@@ -185,9 +185,9 @@ class Cancelled(BatchResult):
 
 @mypyc_attr(acyclic=True)
 class AsyncDelivery(Sent):
-    """A record that an AsyncProducer sends: `await` it to learn where it was put.
+    """A record sent by an AsyncProducer; awaiting it returns its RecordMetadata.
 
-    `asyncio.gather`, `wait`, `as_completed`, `wait_for` and `shield` take it as a future.
+    `asyncio.gather`, `wait`, `as_completed`, `wait_for` and `shield` accept it as a future.
     """
 
     __slots__ = ()
@@ -196,7 +196,7 @@ class AsyncDelivery(Sent):
     """By this asyncio knows a future. It is never set: what is awaited is one of asyncio's own."""
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        """Wait until the record is written. Cancelling ends the waiting, not the sending."""
+        """Wait until the record is acknowledged. Cancelling ends the wait, not the sending."""
         batch_result = self._batch_result
         if (batch_result.moved or not batch_result.done) and not self.done():
             loop = self.get_loop()
@@ -219,13 +219,13 @@ class AsyncDelivery(Sent):
         return cast("LoopGuard", self._batch_result.guard).loop
 
     def result(self) -> RecordMetadata:
-        """Return where the record was put, raise why it failed; InvalidState if neither yet."""
+        """Return the metadata or raise the record's error; InvalidState if it is not done."""
         if self._batch_result.moved or not self._batch_result.done:
             self._error()
         return self.metadata()
 
     def exception(self) -> ClientError | None:
-        """Return why the record failed, None if it was written; InvalidState if neither yet."""
+        """Return the record's error, None if it was written; InvalidState if it is not done."""
         batch_result = self._batch_result
         if batch_result.done and batch_result.error is None and not batch_result.moved:
             return None  # `gather` asks twice for every record
@@ -237,9 +237,9 @@ class AsyncDelivery(Sent):
     def add_done_callback(
         self, callback: Callable[[Self], object], /, *, context: Context | None = None
     ) -> None:
-        """Have a function called with this delivery once it is done, soon if it is already.
+        """Call a function with this delivery when it is done, soon if it is done already.
 
-        It is called on the event loop and must not block. What it raises is reported to the loop's
+        The function runs on the event loop and must not block. Its exceptions go to the loop's
         exception handler.
         """
         if not callable(callback):  # asked here: `gather` adds one for every record
@@ -254,13 +254,13 @@ class AsyncDelivery(Sent):
             self._batch_result.watch(self._index, call)
 
     def remove_done_callback(self, callback: Callable[[Self], object], /) -> int:
-        """Have a function not called; return how often it was to be."""
+        """Remove a callback; return how many were removed."""
         return len(self._unwatch(callback))
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Have whoever waits for this delivery told of a cancellation; the record is still sent.
+        """Cancel the waiting tasks; the record is still sent.
 
-        False if it is done. Once cancelled a delivery never tells what became of the record.
+        Returns False if the delivery is done. A cancelled delivery never has the record's result.
         """
         if self.done():
             return False
@@ -271,7 +271,7 @@ class AsyncDelivery(Sent):
         return True
 
     def cancelled(self) -> bool:
-        """Tell whether the delivery was cancelled, which its record is not."""
+        """Return whether the delivery was cancelled; its record is sent all the same."""
         return type(self._batch_result) is Cancelled
 
     def _unwatch(self, *waiting: object) -> list[Watcher]:
@@ -315,9 +315,9 @@ def _raise(error: BaseException) -> None:
 
 @mypyc_attr(acyclic=True)
 class Delivery(Sent):
-    """A record that a Producer sends: `result()` waits and tells where it was put.
+    """A record sent by a Producer; `result()` waits and returns its RecordMetadata.
 
-    `concurrent.futures.wait` and `as_completed` take it as a future.
+    `concurrent.futures.wait` and `as_completed` accept it as a future.
     """
 
     __slots__ = ("_published",)
@@ -329,15 +329,15 @@ class Delivery(Sent):
         self._published: _Published | None = None
 
     def result(self, timeout: Any = None) -> RecordMetadata:
-        """Wait until the record is written, at most so many seconds; then RequestTimedOut.
+        """Wait until the record is acknowledged; after `timeout` seconds, raise RequestTimedOut.
 
-        InvalidState in a callback: what is waited for would come in the same thread.
+        Raises InvalidState in a callback, because acknowledgements arrive on the same thread.
         """
         self._wait(timeout)
         return self.metadata()
 
     def exception(self, timeout: Any = None) -> ClientError | None:
-        """Wait as `result` does; return why the record failed, None if it was written."""
+        """Wait like `result`; return the record's error, None if it was written."""
         self._wait(timeout)
         return self._error()
 
@@ -353,14 +353,14 @@ class Delivery(Sent):
         if watched and not known.wait(waiting_s(timeout)):
             raise RequestTimedOut(
                 f"no acknowledgement within {timeout} s",
-                advice="The record is still on its way; delivery_timeout_ms ends that.",
+                advice="The record is still in flight until delivery_timeout_ms.",
             )
 
     def add_done_callback(self, callback: Callable[[Self], object], /) -> None:
-        """Have a function called with this delivery once it is done, at once if it is already.
+        """Call a function with this delivery when it is done, at once if it is done already.
 
-        It is called on the event loop's thread and must not block: `result()`, and whatever else
-        waits, is refused there. What it raises is reported to the loop's exception handler.
+        The function runs on the event loop's thread and must not block: `result()` and other
+        waiting calls raise InvalidState. Its exceptions go to the loop's exception handler.
         """
         check_function("callback", callback)
         with self._batch_result.guard:
@@ -369,15 +369,15 @@ class Delivery(Sent):
             _call(self, callback)
 
     def running(self) -> bool:
-        """Tell whether the record is on its way."""
+        """Return whether the record is in flight."""
         return not self.done()
 
     def cancel(self) -> bool:
-        """Tell that a record that was handed over cannot be taken back."""
+        """Return False: a record cannot be taken back."""
         return False
 
     def cancelled(self) -> bool:
-        """Tell that it was not taken back."""
+        """Return False."""
         return False
 
     # What concurrent.futures asks of a future

@@ -1,6 +1,6 @@
-"""The deliveries as type checkers see them: futures of `asyncio` and of `concurrent.futures`.
+"""Deliveries for type checkers: futures of `asyncio` and of `concurrent.futures`.
 
-A module of its own, because a compiled class cannot have a base that only type checkers see.
+A separate module, because a compiled class cannot have a base that only type checkers see.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     class AsyncDelivery(  # type: ignore[misc]  # its slots
         deliveries.AsyncDelivery, asyncio.Future[RecordMetadata]
     ):
-        """A record that an AsyncProducer sends."""
+        """A record sent by an AsyncProducer."""
 
     class Delivery(deliveries.Delivery, concurrent.futures.Future[RecordMetadata]):
-        """A record that a Producer sends."""
+        """A record sent by a Producer."""
 
         # Compiled, an annotation would refuse a wrong type before the method does.
         def result(self, timeout: float | None = None) -> RecordMetadata: ...

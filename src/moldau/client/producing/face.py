@@ -145,7 +145,7 @@ class ProducerFace(OneClient, Generic[K, V]):
         version_ceilings: Mapping[int, int] | None = None,
         _ports: ClientPorts | None = None,
     ) -> None:
-        """Take the settings; nothing is connected yet. ConfigError if they cannot be."""
+        """Check the settings; raises ConfigError. It does not connect yet."""
         values = {name: value for name, value in locals().items() if name != "self"}
         values |= {"version_ceilings": version_ceilings or {}, "client_id": name_of(client_id)}
         self._connection_settings = pick(ConnectionSettings, values)
@@ -175,7 +175,7 @@ class ProducerFace(OneClient, Generic[K, V]):
     _core: ProducerCore[Any] | None = None
 
     def metrics(self) -> Metrics:
-        """Return numbers on the producer, under the names of Kafka's metrics; none before start."""
+        """Return metrics under Kafka's names; empty before `start`."""
         return {} if self._core is None else self._core.metrics()
 
     def _check_not_closed(self) -> None:
@@ -296,7 +296,7 @@ def record_fields(topic: str, record: Any) -> tuple[Any, Any, int | None, int | 
     if isinstance(record, ProducerRecord):
         if record.topic != topic:
             raise InvalidArgument(
-                f"a record for {record.topic} is not one for {topic}: send it alone"
+                f"a record for {record.topic} cannot be sent to {topic}: use send()"
             )
         return record[1:]
     return record, None, None, None, ()
@@ -318,7 +318,7 @@ def _partitioner(given: Any, ports: ClientPorts) -> Partitioner | None:
     try:
         made: Partitioner = given() if isinstance(given, type) else given
     except TypeError as error:
-        raise ConfigError(f"partitioner_class={given!r} cannot be made: {error}") from error
+        raise ConfigError(f"partitioner_class: cannot create {given!r}: {error}") from error
     return made
 
 

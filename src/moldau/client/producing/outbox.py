@@ -190,8 +190,8 @@ class Outbox(Generic[D]):
         queues = self._accumulator.topics.get(topic)
         if queues is None:
             raise InvalidArgument(
-                f"nothing is known of topic {topic!r:.100}",
-                advice="A partitioner can ask about topics that records were sent to.",
+                f"there is no metadata for topic {topic!r:.100}",
+                advice="A partitioner can only ask about topics that records were sent to.",
             )
         return queues
 

@@ -202,7 +202,7 @@ class Parking(Generic[D]):
                 left_s = max(0.0, deadline - self._clock.monotonic())
                 await asyncio.wait([asking], timeout=left_s)
                 if not asking.done():
-                    raise RequestTimedOut(f"nothing could be learned of topic {topic!r} in time")
+                    raise RequestTimedOut(f"no metadata for topic {topic!r} in time")
             self._open(await self._cluster.topic(topic, deadline))
 
     async def refresh(self, topic: str) -> None:

@@ -1,12 +1,11 @@
-"""Which partition a record goes to, where neither the user nor the key's hash decides.
+"""Partitioners: they choose the partition of a record.
 
-The usual way needs nothing of this: a given partition, else the key's hash (`murmur2`), else the
-sticky partition (`accumulator`). Here is what a user can put in its place: round robin, with keys
-or without; librdkafka's hash; the oldest way of Kafka 0.8, one random partition for as long as
-metadata is good; or a partitioner of their own, a function or an object with the same three
-methods. A partitioner is asked for every record without a partition.
+By default a record goes to its given partition, else to the partition of its key's hash
+(`murmur2`), else to the sticky partition (`accumulator`). A user can replace that: with round
+robin, with librdkafka's hash, with Kafka 0.8's random partition per metadata age, or with a
+partitioner of their own. A partitioner is called for every record without a partition.
 
-Pure: a partitioner that needs time or chance is given them.
+Pure: a partitioner gets its clock and its random numbers as arguments.
 """
 
 from __future__ import annotations
@@ -21,34 +20,34 @@ from moldau.engine.murmur2 import partition_for_key
 
 
 class PartitionedCluster(Protocol):
-    """What a partitioner may know of the cluster: a view that it cannot change anything by."""
+    """A read-only view of the cluster for partitioners."""
 
     def partition_count(self, topic: str) -> int:
-        """Return how many partitions a topic has."""
+        """Return the number of partitions of a topic."""
         ...
 
     def available_partitions(self, topic: str) -> Sequence[int]:
-        """Return the partitions that have a leader; all of them if none has."""
+        """Return the partitions with a leader; all partitions if none has one."""
         ...
 
     def leader(self, topic: str, partition: int) -> BrokerImage | None:
-        """Return the broker that leads a partition, with its rack; None if none does."""
+        """Return the leader of a partition; None if it has none."""
         ...
 
     def brokers(self) -> Sequence[BrokerImage]:
-        """Return the brokers of the cluster, each with its id, address and rack."""
+        """Return the brokers of the cluster with id, address and rack."""
         ...
 
 
 PartitionFunction = Callable[[str, Any, bytes | None, Any, bytes | None, PartitionedCluster], int]
-"""Chooses partitions as the method of a `Partitioner` does."""
+"""A function with the arguments of `Partitioner.partition`."""
 
 
 class Partitioner(Protocol):
-    """Chooses partitions: the user's own implements this."""
+    """Chooses partitions; implement this for your own partitioner."""
 
     def configure(self, configs: Mapping[str, Any]) -> None:
-        """Take the producer's settings, once, before anything else."""
+        """Receive the producer's settings; called once, first."""
         ...
 
     def partition(
@@ -60,20 +59,20 @@ class Partitioner(Protocol):
         value_bytes: bytes | None,
         cluster: PartitionedCluster,
     ) -> int:
-        """Return the partition for a record, before and after it was serialized."""
+        """Return the partition of a record, given its key and value and their bytes."""
         ...
 
     def close(self) -> None:
-        """Give back what it holds; called once, last."""
+        """Release resources; called once, last."""
         ...
 
 
 AnyPartitioner = Partitioner | type[Partitioner] | PartitionFunction | str
-"""What a user may give: the last is the name of one that is built in."""
+"""A partitioner, its class, a function, or the name of a built-in one."""
 
 
 class RoundRobinPartitioner:
-    """One partition after the other, whatever the key, from a random start for each topic."""
+    """Each record to the next partition, ignoring keys; starts at random per topic."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -91,7 +90,7 @@ class RoundRobinPartitioner:
         value_bytes: bytes | None,  # noqa: ARG002
         cluster: PartitionedCluster,
     ) -> int:
-        """Return the next partition that has a leader."""
+        """Return the next partition with a leader."""
         available = cluster.available_partitions(topic)
         turn = self._turns.get(topic)
         if turn is None:
@@ -104,7 +103,7 @@ class RoundRobinPartitioner:
 
 
 class KeyedRoundRobinPartitioner(RoundRobinPartitioner):
-    """The default of Kafka 1.x: a key's hash decides; records without a key take turns."""
+    """The default of Kafka 1.x: hash of the key; round robin for records without a key."""
 
     def partition(
         self,
@@ -115,16 +114,16 @@ class KeyedRoundRobinPartitioner(RoundRobinPartitioner):
         value_bytes: bytes | None,
         cluster: PartitionedCluster,
     ) -> int:
-        """Return the key's partition, or the next that has a leader."""
+        """Return the key's partition, or the next one with a leader."""
         if key_bytes is not None:
             return partition_for_key(bytes(key_bytes), cluster.partition_count(topic))
         return super().partition(topic, key, key_bytes, value, value_bytes, cluster)
 
 
 class ConsistentRandomPartitioner:
-    """librdkafka's default: a key's CRC-32 decides; records without one go anywhere.
+    """librdkafka's default: CRC-32 of the key; a random partition for records without a key.
 
-    An empty key counts as none. All producers that share a keyed topic have to agree on it.
+    An empty key counts as none. All producers of a keyed topic must use the same partitioner.
     """
 
     def __init__(self, random: Random) -> None:
@@ -142,7 +141,7 @@ class ConsistentRandomPartitioner:
         value_bytes: bytes | None,  # noqa: ARG002
         cluster: PartitionedCluster,
     ) -> int:
-        """Return the key's partition, or any that has a leader."""
+        """Return the key's partition, or a random one with a leader."""
         if key_bytes:
             return crc32(key_bytes) % cluster.partition_count(topic)
         available = cluster.available_partitions(topic)
@@ -153,7 +152,7 @@ class ConsistentRandomPartitioner:
 
 
 class FunctionPartitioner:
-    """A function of the user's as a partitioner."""
+    """Wraps a user's function as a partitioner."""
 
     def __init__(self, function: PartitionFunction) -> None:
         self.partition = function
@@ -166,9 +165,9 @@ class FunctionPartitioner:
 
 
 class MetadataAgePartitioner:
-    """One random partition for all records without a key until metadata is due again.
+    """One random partition for all records without a key until metadata is refreshed.
 
-    Kafka 0.8's way, which spared connections; keys are not hashed by it but by murmur2.
+    Kafka 0.8 did this to save connections. Keys are hashed with murmur2, unlike in 0.8.
     """
 
     def __init__(self, random: Random, clock: Clock) -> None:
@@ -178,7 +177,7 @@ class MetadataAgePartitioner:
         self._chosen: dict[str, tuple[int, float]] = {}
 
     def configure(self, configs: Mapping[str, Any]) -> None:
-        """Learn how long metadata is good."""
+        """Read the metadata age."""
         self._age_s = configs["metadata_max_age_ms"] / 1000
 
     def partition(
@@ -190,7 +189,7 @@ class MetadataAgePartitioner:
         value_bytes: bytes | None,  # noqa: ARG002
         cluster: PartitionedCluster,
     ) -> int:
-        """Return the key's partition, or the random one of this while."""
+        """Return the key's partition, or the current random one."""
         if key_bytes is not None:
             return partition_for_key(key_bytes, cluster.partition_count(topic))
         now = self._clock.monotonic()

@@ -1,10 +1,10 @@
-"""Transactions as blocks: committed at their end, aborted if something is raised in them.
+"""Transactions as blocks: committed at the end of the block, aborted if the block raises.
 
-With a consumer, the offsets of what it handed out in the block go into the transaction (KIP-447).
-If that is aborted the consumer is set back to where it stood, since what it handed out counts for
-nothing: otherwise the next transaction would commit past it. If partitions it handed out of were
-taken from it within the block, others are handed the same records, so that the transaction must not
-be committed: the block ends with CommitFailed.
+With a consumer, the offsets of the records it returned in the block are part of the transaction
+(KIP-447). After an abort the consumer seeks back to where the block began; otherwise the next
+transaction would commit past these records. If the consumer loses a partition whose records it has
+returned in the block, another member reads the same records. The transaction must not be committed
+then: the block raises CommitFailed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class GroupMember(Protocol):
-    """Who commits offsets in a transaction: a consumer's `group_metadata()`."""
+    """The member that commits offsets in a transaction: a consumer's `group_metadata()`."""
 
     @property
     def group_id(self) -> str: ...
@@ -37,43 +37,43 @@ class GroupMember(Protocol):
 
 
 class AsyncMark(Protocol):
-    """An account of what an AsyncConsumer hands out in a block."""
+    """Tracks the records that an AsyncConsumer returns in a block."""
 
     async def consumed(self) -> tuple[Offsets, GroupMember]:
-        """Return how far it came, and as whom; CommitFailed if that is not its to commit now."""
+        """Return the offsets and the member; CommitFailed if it lost one of the partitions."""
         ...
 
     def rewind(self) -> None:
-        """Let the consumer go on where it stood."""
+        """Seek the consumer back to where the block began."""
         ...
 
 
 class BlockingMark(Protocol):
-    """An account of what a Consumer hands out in a block."""
+    """Tracks the records that a Consumer returns in a block."""
 
     def consumed(self) -> tuple[Offsets, GroupMember]:
-        """Return how far it came, and as whom; CommitFailed if that is not its to commit now."""
+        """Return the offsets and the member; CommitFailed if it lost one of the partitions."""
         ...
 
     def rewind(self) -> None:
-        """Let the consumer go on where it stood."""
+        """Seek the consumer back to where the block began."""
         ...
 
 
 class AsyncOffsetSource(Protocol):
-    """What a transaction asks of an AsyncConsumer."""
+    """What a transaction needs of an AsyncConsumer."""
 
     def mark(self) -> AsyncMark: ...
 
 
 class OffsetSource(Protocol):
-    """What a transaction asks of a Consumer."""
+    """What a transaction needs of a Consumer."""
 
     def mark(self) -> BlockingMark: ...
 
 
 class AsyncTransactional(Protocol):
-    """What a block asks of an AsyncProducer."""
+    """What a block needs of an AsyncProducer."""
 
     def begin_transaction(self) -> None: ...
     async def send_offsets_to_transaction(self, offsets: Offsets, group: GroupMember) -> None: ...
@@ -84,7 +84,7 @@ class AsyncTransactional(Protocol):
 
 
 class Transactional(Protocol):
-    """What a block asks of a Producer."""
+    """What a block needs of a Producer."""
 
     def begin_transaction(self) -> None: ...
     def send_offsets_to_transaction(self, offsets: Offsets, group: GroupMember) -> None: ...
@@ -95,7 +95,7 @@ class Transactional(Protocol):
 
 
 class AsyncTransaction:
-    """One transaction of an AsyncProducer, as a block."""
+    """One transaction of an AsyncProducer, as an `async with` block."""
 
     def __init__(
         self, producer: AsyncTransactional, consumer: AsyncOffsetSource | None = None
@@ -106,7 +106,7 @@ class AsyncTransaction:
         self._mark: AsyncMark | None = None
 
     async def __aenter__(self) -> Self:
-        """Begin. InvalidState if the consumer has no group, or commits automatically."""
+        """Begin; raises InvalidState if the consumer has no group or commits automatically."""
         self._mark = None if self._consumer is None else self._consumer.mark()
         try:
             self._producer.begin_transaction()
@@ -121,12 +121,12 @@ class AsyncTransaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Commit, or abort if something was raised.
+        """Commit, or abort if the block raised.
 
-        CommitFailed, and aborted, if the consumer lost what it handed out in the block. Cancelled
-        before the end was asked for, it aborts, and waits for that. If the outcome of a commit is
-        not known, call `commit_transaction()` again; if that fails too, begin anew with another
-        consumer, for which the group's offsets decide.
+        Aborts with CommitFailed if the consumer lost a partition whose records it returned in the
+        block. If cancelled before the commit has begun, it aborts and waits for the abort. If the
+        outcome of a commit is unknown, call `commit_transaction()` again. If that fails too, start
+        over with a new consumer; it reads the group's offsets.
         """
         if error is None:
             try:
@@ -142,7 +142,7 @@ class AsyncTransaction:
             await self._aborted()
 
     async def send_offsets(self, offsets: Offsets, group: GroupMember) -> None:
-        """Make offsets part of this transaction; `group` is a consumer's `group_metadata()`."""
+        """Commit offsets in this transaction; `group` is a consumer's `group_metadata()`."""
         await self._producer.send_offsets_to_transaction(offsets, group)
 
     async def _aborted(self) -> None:
@@ -162,7 +162,7 @@ class AsyncTransaction:
 
 
 class Transaction:
-    """One transaction of a Producer, as a block."""
+    """One transaction of a Producer, as a `with` block."""
 
     def __init__(self, producer: Transactional, consumer: OffsetSource | None = None) -> None:
         _check_source(consumer, other_way="__aenter__", kind="a Consumer")
@@ -171,7 +171,7 @@ class Transaction:
         self._mark: BlockingMark | None = None
 
     def __enter__(self) -> Self:
-        """Begin. InvalidState if the consumer has no group, or commits automatically."""
+        """Begin; raises InvalidState if the consumer has no group or commits automatically."""
         self._mark = None if self._consumer is None else self._consumer.mark()
         try:
             self._producer.begin_transaction()
@@ -186,11 +186,11 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Commit, or abort if something was raised.
+        """Commit, or abort if the block raised.
 
-        CommitFailed, and aborted, if the consumer lost what it handed out in the block. If the
-        outcome of a commit is not known, call `commit_transaction()` again; if that fails too,
-        begin anew with another consumer, for which the group's offsets decide.
+        Aborts with CommitFailed if the consumer lost a partition whose records it returned in the
+        block. If the outcome of a commit is unknown, call `commit_transaction()` again. If that
+        fails too, start over with a new consumer; it reads the group's offsets.
         """
         if error is None:
             try:
@@ -206,7 +206,7 @@ class Transaction:
             self._abort()
 
     def send_offsets(self, offsets: Offsets, group: GroupMember) -> None:
-        """Make offsets part of this transaction; `group` is a consumer's `group_metadata()`."""
+        """Commit offsets in this transaction; `group` is a consumer's `group_metadata()`."""
         self._producer.send_offsets_to_transaction(offsets, group)
 
     def _abort(self) -> None:
@@ -227,7 +227,8 @@ def _check_source(given: object, *, other_way: str, kind: str) -> None:
     is_source = callable(getattr(given, "mark", None)) and not hasattr(given, other_way)
     if given is not None and not is_source:
         raise InvalidArgument(
-            f"consumer={given!r:.100} is not {kind}", advice="Both are for asyncio, or both not."
+            f"consumer={given!r:.100} is not {kind}",
+            advice="Use two asyncio clients, or two blocking ones.",
         )
 
 

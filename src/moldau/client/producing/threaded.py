@@ -1,4 +1,4 @@
-"""The producer for threads: `send` waits while the buffer is full.
+"""The producer for threads: `send` blocks while the buffer is full.
 
 Records are put into batches in the thread that sends, with one lock held; the event loop of the
 engine is woken once a batch, never once a record. Nothing of the engine refers to the producer but
@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 
 
 class Producer(ProducerFace[K, V]):
-    """Sends records from threads, any number of them. The engine runs in a thread of its own."""
+    """Sends records from any number of threads. The engine runs in a background thread."""
 
     _core: ProducerCore[Delivery] | None = None
     _portal: Portal | None = None
@@ -72,7 +72,10 @@ class Producer(ProducerFace[K, V]):
     # Beginning and ending
 
     def start(self) -> None:
-        """Find the cluster; NoBrokerReachable. `with` does it, and so does the first `send`."""
+        """Connect to the cluster; raises NoBrokerReachable if no broker answers.
+
+        `with` calls it, and so does the first `send`.
+        """
         self._check_not_closed()
         watch_forks(self)
         with self._starting:
@@ -105,11 +108,11 @@ class Producer(ProducerFace[K, V]):
         return core
 
     def close(self, timeout: float | None = None) -> None:
-        """Send what is buffered, wait for its acknowledgements, and end.
+        """Send the buffered records, wait for their acknowledgements, and close.
 
-        After `timeout` seconds what is left fails with DeliveryAborted; 0 gives it up at once, also
-        when another thread is waiting in `close`. From a callback it is always 0: what it could
-        wait for comes in the same thread.
+        After `timeout` seconds the remaining records fail with DeliveryAborted. 0 gives up at once,
+        also for another thread that waits in `close`. In a callback the timeout is always 0,
+        because acknowledgements arrive on the same thread.
         """
         if timeout is not None:
             check_timeout("timeout", timeout)
@@ -202,11 +205,11 @@ class Producer(ProducerFace[K, V]):
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> Delivery:
-        """Hand over a record; `result()` of what is returned tells where it was put.
+        """Send a record; `result()` of the returned delivery has its partition and offset.
 
-        Waits at most `max_block_ms` for room in the buffer (then BufferFull) and for the topic to
-        be known (then UnknownTopicOrPartition). RecordTooLarge, SerializationFailed and
-        InvalidState are raised here; all else is the delivery's.
+        Blocks at most `max_block_ms` for room in the buffer (then BufferFull) and for metadata of
+        the topic (then UnknownTopicOrPartition). Raises RecordTooLarge, SerializationFailed and
+        InvalidState directly; the delivery has all other errors.
         """
         if self._prepares:
             return self._send_prepared(
@@ -325,9 +328,9 @@ class Producer(ProducerFace[K, V]):
         core.sender.pump()
 
     def send_many(self, topic: str, records: Iterable[V | ProducerRecord[K, V]]) -> int:
-        """Send values, or ProducerRecords of that topic, and wait until all are acknowledged.
+        """Send values, or ProducerRecords of that topic, and wait for all acknowledgements.
 
-        Returns how many; raises what the first that failed failed of, after all are settled.
+        Returns the number of records. If any failed, raises the first error after all are done.
         """
         check_topic(topic)
         tally = Tally()
@@ -347,9 +350,9 @@ class Producer(ProducerFace[K, V]):
         return tally.result()
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send everything now and wait until it is acknowledged or has failed.
+        """Send all buffered records now and wait until each is acknowledged or has failed.
 
-        RequestTimedOut after these seconds; the sending goes on.
+        After `timeout` seconds it raises RequestTimedOut; sending continues.
         """
         if timeout is not None:
             check_timeout("timeout", timeout)
@@ -357,16 +360,17 @@ class Producer(ProducerFace[K, V]):
         try:
             portal.call(core.flush(), timeout)
         except TimeoutError:
-            raise RequestTimedOut(f"not everything was acknowledged within {timeout} s") from None
+            raise RequestTimedOut(f"not all records were acknowledged within {timeout} s") from None
 
     # Transactions
 
     def transaction(self, consumer: OffsetSource | None = None) -> Transaction:
         """Return a block that is one transaction: `with producer.transaction(): ...`.
 
-        Committed at its end, aborted if something is raised. With a consumer, what it hands out in
-        the block is committed with it; after an abort it is handed out again. CommitFailed, and
-        aborted, if partitions were taken from the consumer that it handed out of in the block.
+        It is committed at the end of the block and aborted if the block raises. With a consumer,
+        the offsets of the records it returns in the block are part of the transaction; after an
+        abort it returns them again. If the consumer loses a partition whose records it has
+        returned in the block, the transaction is aborted with CommitFailed.
         """
         return Transaction(self, consumer)
 
@@ -376,30 +380,33 @@ class Producer(ProducerFace[K, V]):
         return self._core is not None and self._core.in_transaction
 
     def begin_transaction(self) -> None:
-        """Begin a transaction; InvalidState if one is open, ProducerFenced after that."""
+        """Begin a transaction.
+
+        Raises InvalidState if one is open, and ProducerFenced if the producer was fenced.
+        """
         self._running()[0].begin()
 
     def commit_transaction(self) -> None:
-        """Make all of the transaction count, once everything sent in it is acknowledged.
+        """Commit the transaction after all its records are acknowledged.
 
-        Raises what broke the transaction: abort it then. After RequestTimedOut or Ctrl-C the
-        outcome is not known: call it again.
+        If a record failed, raises its error: abort the transaction then. After RequestTimedOut or
+        Ctrl-C the outcome is unknown: call it again.
         """
         core, portal = self._running()
         portal.call(core.commit())
 
     def abort_transaction(self) -> None:
-        """Make none of the transaction count; what was not acknowledged fails with DeliveryAborted.
+        """Abort the transaction; unacknowledged records fail with DeliveryAborted.
 
-        After RequestTimedOut or Ctrl-C call it again.
+        After RequestTimedOut or Ctrl-C, call it again.
         """
         core, portal = self._running()
         portal.call(core.abort())
 
     def send_offsets_to_transaction(self, offsets: Offsets, group: GroupMember) -> None:
-        """Commit a group's offsets with the transaction; `group` is `consumer.group_metadata()`.
+        """Commit offsets of a group in the transaction; `group` is `consumer.group_metadata()`.
 
-        CommitFailed if the consumer is no longer a member: abort.
+        Raises CommitFailed if the consumer is no longer a member: abort then.
         """
         core, portal = self._running()
         portal.call(core.send_offsets(offsets, group))

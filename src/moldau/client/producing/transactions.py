@@ -408,7 +408,7 @@ class Transactions:
         )
         broker_id = await self._cluster.coordinator(CoordinatorKind.TRANSACTION, self._id, math.inf)
         if self._cluster.version_of(broker_id, InitProducerIdRequest) < FIRST_RAISING_INIT:
-            raise UnsupportedVersion("the broker is too old to give this producer another epoch")
+            raise UnsupportedVersion("the broker is too old to bump this producer's epoch")
         answer: InitProducerIdResponse = await self._call(request)
         raise_for(answer.error_code)
         return SequenceIdentity(answer.producer_id, answer.producer_epoch)
@@ -502,8 +502,8 @@ class Transactions:
         codes = [one.error_code for topic in answer.topics for one in topic.partitions]
         if _LEFT_GROUP.intersection(map(ErrorCode.of, codes)):
             raise CommitFailed(
-                f"the member of group {member.group_id} is no longer part of it",
-                advice="Abort; whoever owns the partitions now processes them again.",
+                f"the member is no longer in group {member.group_id}",
+                advice="Abort; the new owner of the partitions processes the records again.",
             )
         _raise_worst(codes)
 
@@ -529,8 +529,8 @@ def _check_member(given: GroupMember) -> None:
             check_text("group_instance_id", given.group_instance_id)
     except AttributeError:
         raise InvalidArgument(
-            f"group={given!r:.100} is no member of a group",
-            advice="Give what consumer.group_metadata() returns.",
+            f"group={given!r:.100} is not a group member",
+            advice="Pass the result of consumer.group_metadata().",
         ) from None
 
 

@@ -50,7 +50,7 @@ def levels_told(error, caplog, *, handing_over):
 
     with caplog.at_level(logging.INFO, "moldau.client.consuming.auto_commit"):
         asyncio.run(main())
-    return {(record.levelno, "Process less" in record.getMessage()) for record in caplog.records}
+    return {(record.levelno, "Process fewer" in record.getMessage()) for record in caplog.records}
 
 
 def test_one_that_a_rebalance_overtakes_warns_nobody(caplog):

@@ -209,7 +209,7 @@ def test_who_assigns_by_hand_is_no_member_and_commits():
 def test_there_is_one_account_at_a_time():
     async def scenario(core, _):
         mark = core.mark()
-        with pytest.raises(InvalidState, match="open already"):
+        with pytest.raises(InvalidState, match="already open"):
             core.mark()
         mark.rewind()
         del mark

@@ -51,7 +51,7 @@ def test_a_partitioner_is_taken_as_a_class_or_an_object(given):
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        (RoundRobinPartitioner, "cannot be made"),
+        (RoundRobinPartitioner, "cannot create"),
         ("robin", "nor one of default, round_robin"),
         (5, "is no partitioner"),
     ],
@@ -175,7 +175,7 @@ def test_what_is_neither_bytes_nor_a_header_is_refused_whether_the_topic_is_know
 
 def test_send_many_refuses_a_record_of_another_topic():
     async def work(producer):
-        with pytest.raises(ValueError, match="a record for other is not one for t"):
+        with pytest.raises(ValueError, match="a record for other cannot be sent to t"):
             await producer.send_many("t", [ProducerRecord("other", b"v")])
 
     scenario_of(work)

@@ -132,7 +132,7 @@ def test_a_partitioner_that_asks_about_a_strange_topic_is_told_so():
         TestBroker(topics={"t": 3, "u": 1}) as broker,
         Producer(broker.bootstrap_servers, partitioner_class=partition, linger_ms=0) as producer,
     ):
-        with pytest.raises(InvalidArgument, match="nothing is known of topic 'u'"):
+        with pytest.raises(InvalidArgument, match="there is no metadata for topic 'u'"):
             producer.send("t", b"u")
         assert producer.send("t", b"t").result(20).partition == 2
         producer.send("u", b"u").result(20)

@@ -1,4 +1,4 @@
-"""What a user may say about the activity pipeline."""
+"""The options and tables of the activity pipeline."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ ACTIVITY: Final = Pipeline(
         "top_searches",
     ),
     options=(
-        Option("topic", Kind.TEXT, "activity", "Where the events come from.", pinned=True),
-        Option("window", Kind.DURATION, "1m", "Length of the windows.", pinned=True),
+        Option("topic", Kind.TEXT, "activity", "The topic of the events.", pinned=True),
+        Option("window", Kind.DURATION, "1m", "The window length.", pinned=True),
         Option(
             "delay",
             Kind.DURATION,
             "2m",
-            "How far behind the newest event others may be without being late.",
+            "How far an event may be behind the newest one before it is late.",
             pinned=True,
             may_be_zero=True,
         ),
@@ -36,35 +36,35 @@ ACTIVITY: Final = Pipeline(
             "session-gap",
             Kind.DURATION,
             "30m",
-            "How long a user does nothing between two sessions.",
+            "The inactivity that ends a session.",
             pinned=True,
         ),
         Option(
             "idle",
             Kind.DURATION,
             "5m",
-            "Close windows by the clock when nothing has come for so long.",
+            "Close windows by the wall clock after this time without records.",
         ),
         Option(
             "skew",
             Kind.DURATION,
             "2m",
-            "How far ahead of our clock an event may be; beyond, it is a dead letter.",
+            "How far an event may be ahead of the wall clock before it is a dead letter.",
             pinned=True,
             may_be_zero=True,
         ),
-        Option("top", Kind.COUNT, "10", "How many pages and searches the tops of a window have."),
+        Option("top", Kind.COUNT, "10", "The number of rows in top lists."),
         Option(
             "live-topic",
             Kind.TEXT,
             None,
-            "A topic for the counts of open windows, as they grow (update mode).",
+            "A topic for the counts of open windows (update mode).",
         ),
         Option(
             "bad-ratio",
             Kind.RATIO,
             None,
-            "Stop, before anything is written, if more of a batch than this cannot be read.",
+            "Exit before writing a batch if more than this share of it cannot be parsed.",
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""What a user may say about the changelog pipeline."""
+"""The options and tables of the changelog pipeline."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ CHANGELOG: Final = Pipeline(
     entry="moldau.spark.pipelines.changelog.start:start",
     tables=("table", "dead_letters"),
     options=(
-        Option("topic", Kind.TEXT, "changelog", "Where the changes come from.", pinned=True),
+        Option("topic", Kind.TEXT, "changelog", "The compacted topic.", pinned=True),
         Option(
             "merge-ratio",
             Kind.RATIO,
             "0.25",
-            "Write the table anew when changes come up to this part of its rows.",
+            "Rewrite the table when changes reach this share of its rows.",
         ),
         Option(
             "bad-ratio",
             Kind.RATIO,
             None,
-            "Stop, before anything is written, if more of a batch than this cannot be read.",
+            "Exit before writing a batch if more than this share of it cannot be parsed.",
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""The current state of a table on Spark.
+"""The current state of a changelog table as a Spark DataFrame.
 
 from moldau.spark.pipelines.changelog.querying import current_frame
 
@@ -30,10 +30,10 @@ CHANGE_COLUMNS: Final = f"{KEY} STRING, {RAW} STRING, {_ORIGIN_COLUMNS}, {BATCH}
 
 
 def current_frame(spark: SparkSession, out: str) -> DataFrame:
-    """Return what is the case now: a row for each key that is not deleted.
+    """Return the current table: a row for each key that is not deleted.
 
-    The version is the newest one when this is called; call again for a newer one. It can be read
-    for ten minutes after it was replaced.
+    It is the newest version at the time of the call; call again for a newer one. A version can be
+    read for ten minutes after it was replaced.
     """
     store = Store(SparkFiles(spark), Places.of(out, desk=".").table(TABLE))
     version = store.newest()

@@ -1,12 +1,12 @@
-"""The current state of a table without Spark: pyarrow alone.
+"""The current state of a changelog table, read with pyarrow instead of Spark.
 
     from moldau.spark.pipelines.changelog.reading import current
 
     current("/var/lib/moldau/customers").to_pylist()
     current("/var/lib/moldau/customers", keys=["c-17"], columns=["name"])
 
-It reads one version, the newest when it begins, while the pipeline may go on. If files of that are
-gone before it comes to them, it begins again.
+It reads the newest version at the start of the call; the pipeline may run meanwhile. If files of
+that version are deleted before it has read them, it starts again.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ class Snapshot:
 def current(
     out: str, *, keys: Sequence[str] | None = None, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Return what is the case now: `_key` first, a row for each key that is not deleted.
+    """Return the current table: a row for each key that is not deleted, `_key` first.
 
-    `out` is the folder of the pipeline, or a URI of one; UserError if it cannot be read.
+    `out` is the folder of the pipeline, or its URI. Raises UserError if it cannot be read.
     """
     for _ in range(TRIES):
         try:

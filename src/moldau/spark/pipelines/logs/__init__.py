@@ -1,6 +1,6 @@
 """The log pipeline: lines of many formats in, one table to search, error rates and alerts out.
 
-`docs/pipelines.md` describes what comes in and what comes out. In the order of a record's way:
+`docs/pipelines/logs.md` describes its input and its tables. In the order of a record's way:
 
     parsing   one line of whatever format becomes one row (pure; `forms` knows the formats)
     reading   has Spark's tasks do that, an Arrow batch at a time

@@ -1,4 +1,4 @@
-"""What a user may say about the log pipeline."""
+"""The options and tables of the log pipeline."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LOGS: Final = Pipeline(
     entry="moldau.spark.pipelines.logs.start:start",
     tables=("logs", "dead_letters", "error_rates", "alerts"),
     options=(
-        Option("topic", Kind.TEXT, "logs", "Where the lines come from.", pinned=True),
-        Option("window", Kind.DURATION, "1m", "Length of the windows of rates.", pinned=True),
+        Option("topic", Kind.TEXT, "logs", "The topic of the lines.", pinned=True),
+        Option("window", Kind.DURATION, "1m", "The window length of error rates.", pinned=True),
         Option(
             "delay",
             Kind.DURATION,
             "2m",
-            "How far behind the newest line others may be without being late.",
+            "How far a line may be behind the newest one before it is late.",
             pinned=True,
             may_be_zero=True,
         ),
@@ -28,13 +28,13 @@ LOGS: Final = Pipeline(
             "idle",
             Kind.DURATION,
             "5m",
-            "Close windows by the clock when nothing has come for so long.",
+            "Close windows by the wall clock after this time without records.",
         ),
         Option(
             "skew",
             Kind.DURATION,
             "2m",
-            "How far ahead of our clock a line's time may be; beyond, it is not believed.",
+            "How far the time of a line may be ahead of the wall clock before it is ignored.",
             pinned=True,
             may_be_zero=True,
         ),
@@ -42,7 +42,7 @@ LOGS: Final = Pipeline(
             "zone",
             Kind.TEXT,
             "UTC",
-            "The zone of times that name none, as Europe/Prague.",
+            "The zone of times without one, such as Europe/Prague.",
             pinned=True,
             check=zone_of,
         ),
@@ -50,8 +50,8 @@ LOGS: Final = Pipeline(
             "pattern",
             Kind.TEXT,
             None,
-            "Lines of your own format: an expression of Python's with groups time, level, message,"
-            " host, service; others are fields.",
+            "Your own format: a Python regular expression with the groups time, level, message,"
+            " host, service; other groups are fields.",
             pinned=True,
             check=pattern_of,
         ),
@@ -67,19 +67,21 @@ LOGS: Final = Pipeline(
             "max-line",
             Kind.COUNT,
             "1048576",
-            "Bytes of a line; a longer one is a dead letter.",
+            "The longest line in bytes; a longer one is a dead letter.",
             pinned=True,
         ),
-        Option("alert-rate", Kind.RATIO, "0.2", "The share of errors from which on to alert."),
-        Option("alert-factor", Kind.COUNT, "5", "Alert at so many times the usual share, too."),
-        Option("alert-errors", Kind.COUNT, "10", "Errors of a window below which not to alert."),
+        Option("alert-rate", Kind.RATIO, "0.2", "Alert above this share of errors."),
+        Option(
+            "alert-factor", Kind.COUNT, "5", "Also alert above this multiple of the usual share."
+        ),
+        Option("alert-errors", Kind.COUNT, "10", "No alert for a window with fewer errors."),
         Option("alerts-topic", Kind.TEXT, None, "A topic for alerts."),
         Option("rates-topic", Kind.TEXT, None, "A topic for the error rates of closed windows."),
         Option(
             "bad-ratio",
             Kind.RATIO,
             None,
-            "Stop, before anything is written, if more of a batch than this cannot be read.",
+            "Exit before writing a batch if more than this share of it cannot be parsed.",
         ),
     ),
 )

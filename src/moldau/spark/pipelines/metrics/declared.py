@@ -1,4 +1,4 @@
-"""What a user may say about the metrics pipeline."""
+"""The options and tables of the metrics pipeline."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from moldau.spark.pipelines.declaration import Kind, Option, Pipeline
 
 METRICS: Final = Pipeline(
     name="metrics",
-    text="Measurements: rates, averages and percentiles per window, and what stands out.",
+    text="Measurements: rates, averages and percentiles per window, and anomalies.",
     entry="moldau.spark.pipelines.metrics.start:start",
     tables=("samples", "late", "dead_letters", "windows", "anomalies"),
     options=(
-        Option("topic", Kind.TEXT, "metrics", "Where the samples come from.", pinned=True),
-        Option("window", Kind.DURATION, "1m", "Length of the windows.", pinned=True),
+        Option("topic", Kind.TEXT, "metrics", "The topic of the samples.", pinned=True),
+        Option("window", Kind.DURATION, "1m", "The window length.", pinned=True),
         Option(
             "delay",
             Kind.DURATION,
             "1m",
-            "How far behind the newest sample others may be without being late.",
+            "How far a sample may be behind the newest one before it is late.",
             pinned=True,
             may_be_zero=True,
         ),
@@ -26,38 +26,41 @@ METRICS: Final = Pipeline(
             "idle",
             Kind.DURATION,
             "5m",
-            "Close windows by the clock when nothing has come for so long.",
+            "Close windows by the wall clock after this time without records.",
         ),
         Option(
             "skew",
             Kind.DURATION,
             "1m",
-            "How far ahead of our clock a sample may be; beyond, it is a dead letter.",
+            "How far a sample may be ahead of the wall clock before it is a dead letter.",
             pinned=True,
             may_be_zero=True,
         ),
-        Option("history", Kind.COUNT, "30", "With how many windows of its series one is compared."),
-        Option("history-min", Kind.COUNT, "10", "How many there must be before one stands out."),
+        Option("history", Kind.COUNT, "30", "The number of earlier windows to compare with."),
         Option(
-            "deviations", Kind.COUNT, "6", "How many standard deviations make a window stand out."
+            "history-min",
+            Kind.COUNT,
+            "10",
+            "The windows a series needs before it can have an anomaly.",
         ),
+        Option("deviations", Kind.COUNT, "6", "The standard deviations that make an anomaly."),
         Option(
             "change",
             Kind.RATIO,
             "0.2",
-            "By which part of the usual level it has to differ, too.",
+            "The least relative change from the usual level.",
         ),
         Option(
             "results-topic",
             Kind.TEXT,
             None,
-            "A topic for windows and anomalies, as they are filed.",
+            "A topic for windows and anomalies.",
         ),
         Option(
             "bad-ratio",
             Kind.RATIO,
             None,
-            "Stop, before anything is written, if more of a batch than this cannot be read.",
+            "Exit before writing a batch if more than this share of it cannot be parsed.",
         ),
     ),
 )

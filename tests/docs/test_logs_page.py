@@ -1,4 +1,4 @@
-"""The section on logs: its searches print what is shown, and each format and column it names is."""
+"""The page on logs: its searches print what is shown, and it names each format and column."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from moldau.spark.pipelines.logs import forms, parsing
 from moldau.spark.pipelines.logs.layout import SCHEMA
 from moldau.spark.pipelines.logs.levels import LEVELS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
-SECTION = PAGE.split("\n## Logs")[1].split("\n## ")[0]
+PAGE = (Path(__file__).parents[2] / "docs" / "pipelines" / "logs.md").read_text()
 OUT = "/var/lib/moldau/logs"
 
 TRACE = (
@@ -46,7 +45,7 @@ def out(tmp_path):
 
 
 def test_each_search_prints_what_the_page_shows(out):
-    session = "".join(re.findall(r"```console\n(.*?)```", SECTION, re.DOTALL))
+    session = "".join(re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL))
     examples = re.findall(r"^\$ (moldau .*)\n((?:(?!\$ ).*\n)*)", session, re.MULTILINE)
     assert len(examples) == session.count("$ moldau ") == 3
     for line, shown in examples:
@@ -55,7 +54,7 @@ def test_each_search_prints_what_the_page_shows(out):
 
 
 def test_every_format_level_and_column_is_named():
-    named = set(re.findall(r"`(\w+)`", SECTION))
+    named = set(re.findall(r"`(\w+)`", PAGE))
     assert named >= {*LEVELS, *SCHEMA.names, "date", parsing.CLAIMED}
     source = "".join(file.read_text() for file in Path(forms.__path__[0]).glob("*.py"))
     made = set(re.findall(r'(?:Line|_shape|named_line)\("(\w+)"', source))
@@ -67,4 +66,4 @@ def test_the_options_that_are_named_exist():
     known = set(re.findall(r"--[a-z-]+", moldau("logs", "search", "--help").out))
     known |= set(re.findall(r"--[a-z-]+", moldau("pipeline", "run", "logs", "--help").out))
     known |= set(re.findall(r"--[a-z-]+", moldau("collect", "files", "--help").out))
-    assert set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", SECTION)) <= known
+    assert set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", PAGE)) <= known
