@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup wheel demo quick test test-long lint types imports check reference sim sim-many sim-cluster sim-cluster-many sim-zookeeper sim-zookeeper-many sim-quorum sim-quorum-many mutants fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-zookeeper bench-quorum bench-clients bench-spark lock clean help
+.PHONY: setup wheel demo quick test test-long lint types imports check reference docs sim sim-many sim-cluster sim-cluster-many sim-zookeeper sim-zookeeper-many sim-quorum sim-quorum-many mutants fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-zookeeper bench-quorum bench-clients bench-spark lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -124,6 +124,10 @@ check: lint types imports ## everything that is not a test
 
 reference: setup ## write again the pages of docs/reference that are made from the code
 	$(BIN)/python -m tools.docs.reference
+
+docs: setup ## the documentation site in build/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo build/site/index.html
 
 SEED ?= 1
 N ?= 1000
