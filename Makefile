@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup wheel demo quick test test-long lint types imports check sim sim-many sim-cluster sim-cluster-many sim-zookeeper sim-zookeeper-many sim-quorum sim-quorum-many mutants fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-zookeeper bench-quorum bench-clients bench-spark lock clean help
+.PHONY: setup wheel demo quick test test-long lint types imports spelling links check reference docs sim sim-many sim-cluster sim-cluster-many sim-zookeeper sim-zookeeper-many sim-quorum sim-quorum-many mutants fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-zookeeper bench-quorum bench-clients bench-spark lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -115,11 +115,25 @@ lint: setup ## ruff: rules and format
 
 types: setup ## mypy, strict
 	$(BIN)/mypy
+	$(BIN)/mypy -p tools.docs
 
 imports: setup ## the import contracts of the house
 	$(BIN)/lint-imports
 
-check: lint types imports ## everything that is not a test
+spelling: setup ## words that are misspelt in texts, comments and names
+	$(BIN)/codespell *.md *.toml *.yml Makefile bench config docs examples src tests tools
+
+links: setup ## links between pages, and their anchors
+	$(BIN)/python -m tools.docs.links
+
+check: lint types imports spelling links ## everything that is not a test
+
+reference: setup ## write again the pages of docs/reference that are made from the code
+	$(BIN)/python -m tools.docs.reference
+
+docs: setup ## the documentation site in build/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo build/site/index.html
 
 SEED ?= 1
 N ?= 1000

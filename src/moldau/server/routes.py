@@ -78,6 +78,12 @@ ACCESS_ROWS: tuple[Row, ...] = (
 )
 """What asks about access, which nothing guards."""
 
+QUOTA_ROWS: tuple[Row, ...] = (
+    (48, "0-1", quotas.describe_quotas),
+    (49, "0-1", quotas.alter_quotas),
+)
+"""What asks about quotas, which nothing enforces."""
+
 
 def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
     """Put the handlers together; also return what answers unknown versions of ApiVersions."""
@@ -286,8 +292,7 @@ def _cluster_rows(parts: Parts) -> tuple[Row, ...]:
         (43, FORWARDED[43], replicas.elect),
         (45, FORWARDED[45], replicas.alter),
         (46, FORWARDED[46], replicas.list_ongoing),
-        (48, "0-1", quotas.describe_quotas),
-        (49, "0-1", quotas.alter_quotas),
+        *QUOTA_ROWS,
         (55, FORWARDED[55], quorum.describe),
         (57, FORWARDED[57], quorum.update_features),
         (64, FORWARDED[64], quorum.unregister_broker),

@@ -24,7 +24,10 @@ from moldau.server.configuration.definition import (
 INT_MAX: Final = 2**31 - 1
 ONE_LOOP: Final = "one event loop does the work of these threads and queues"
 NO_RATE: Final = "connections are limited in number, not in rate"
-NO_OUTGOING: Final = "this broker opens no connections of its own"
+OTHER_TIMEOUTS: Final = (
+    "brokers wait for each other by controller.socket.timeout.ms and replica.socket.timeout.ms"
+)
+NO_EARLY: Final = "listeners open together: there is no authoriser to wait for"
 NO_UNSTABLE: Final = "nothing unstable is offered"
 
 HOST_LIMIT: Final = re.compile(r"(?P<host>\[[^\[\],]+\]|[^\[\],]+):(?P<count>[0-9]{1,9})")
@@ -178,7 +181,7 @@ NETWORK: tuple[ConfigDefinition, ...] = (
         ),
     ),
     *without_effect(
-        NO_OUTGOING,
+        OTHER_TIMEOUTS,
         long(
             "socket.connection.setup.timeout.ms",
             10_000,
@@ -194,6 +197,9 @@ NETWORK: tuple[ConfigDefinition, ...] = (
             30_000,
             "How long this broker waits for the answer to a request of its own.",
         ),
+    ),
+    *without_effect(
+        NO_EARLY,
         names("early.start.listeners", None, "Listeners to open before the authoriser is ready."),
     ),
     *without_effect(

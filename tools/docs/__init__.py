@@ -1,0 +1,1 @@
+"""What makes the documentation site: the hook of mkdocs, and the generator of the reference."""
