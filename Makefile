@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup wheel demo quick test test-long lint types imports spelling links check reference docs sim sim-many sim-cluster sim-cluster-many sim-zookeeper sim-zookeeper-many sim-quorum sim-quorum-many mutants fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-zookeeper bench-quorum bench-clients bench-spark lock clean help
+.PHONY: setup wheel demo quick test test-long lint types imports spelling links check reference docs sim sim-many sim-cluster sim-cluster-many sim-zookeeper sim-zookeeper-many sim-quorum sim-quorum-many mutants fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-zookeeper bench-quorum bench-clients bench-spark recording lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -242,6 +242,9 @@ bench-clients: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## the Python
 bench-spark: setup ## the source and sink against Spark's own connector; writes bench/SPARK.md
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m bench.spark.run
+
+recording: setup ## record the session of the README again; writes docs/images/cluster.svg; needs ports 9092-9094 and 9102-9104
+	$(BIN)/python -m tools.recording docs/images/cluster.svg
 
 lock: setup ## resolve the dependencies again
 	$(BIN)/pip install --quiet uv

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from confluent_kafka.admin import AdminClient
 
 from kafka_harness.moldau_node import MoldauNode
-from kafka_harness.topics import create_topic, read_all, send
+from kafka_harness.topics import create_topic, send
 from moldau.cli.dump_log import dump_log
 from moldau.observe.cleaner import CleanerFigures, cleaner_families
 from moldau.observe.coordinator_metrics import (
@@ -66,13 +66,6 @@ def test_links_lead_somewhere(page):
 def test_files_that_are_named_are_there(page):
     for name in re.findall(r"`((?:tests|src|docs|bench)/[\w/.]+\.\w+)`", page.read_text()):
         assert (ROOT / name).exists(), f"{page.name} names {name}"
-
-
-def test_the_example_of_the_readme_sends_its_record_and_its_group_reads_it(broker, capsys):
-    exec(example_of("README.md").replace(SHOWN_ADDRESS, broker.address), {})
-    assert capsys.readouterr().out == "b'Ahoj, Moldau!'\n"
-    assert read_all(broker.address, "greetings") == [b"Ahoj, Moldau!"]
-    assert committed(broker, "readers", "greetings") == 1
 
 
 def test_the_exactly_once_example_writes_once_and_commits_with_it(broker):
