@@ -58,6 +58,9 @@ COMMANDS = {
     "dump-log": CommandPlace(
         "moldau.cli.dump_log", "Print what lies in log, index and checkpoint files.", BROKERS
     ),
+    "doctor": CommandPlace(
+        "moldau.cli.doctor.command", "Check whether this machine is ready for a broker.", BROKERS
+    ),
     "profile": CommandPlace("moldau.cli.nouns.profile", "Named ways to reach clusters.", AROUND),
     "install-shims": CommandPlace(
         "moldau.cli.kafka.shims", "Install kafka-topics.sh and its like as scripts.", AROUND

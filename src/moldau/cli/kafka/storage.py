@@ -57,7 +57,7 @@ def main(arguments: Sequence[str], console: Console) -> int:
 
 
 def _load(options: Options) -> BrokerSettings:
-    from moldau.cli.serve import load_settings  # noqa: PLC0415 - ids need no broker
+    from moldau.cli.broker_options import load_settings  # noqa: PLC0415 - ids need no broker
 
     file = options.text("config")
     try:
