@@ -40,6 +40,7 @@ from moldau.storage.disk import Disk
 from moldau.transport.sockets import SocketBuffers, SocketNetwork
 
 if TYPE_CHECKING:
+    from moldau.cli.service_manager import ServiceManager
     from moldau.observe.monitoring import Health, MonitoringPort
 
 logger = logging.getLogger(__name__)
@@ -70,11 +71,28 @@ def serve_until_signal(settings: BrokerSettings) -> None:
     """Run a broker in this process, which is its own."""
     _raise_descriptor_limit()
     _arm_crash_point(os.environ.get(CRASH_VARIABLE))
-    asyncio.run(run_broker(settings, _tell_ready))
+    manager = _service_manager()
+
+    async def tell_ready(address: Address) -> None:
+        click.echo(f"ready {address}")
+        if manager is not None:
+            manager.ready(address)
+
+    def tell_stopping() -> None:
+        if manager is not None:
+            manager.stopping()
+
+    asyncio.run(run_broker(settings, tell_ready, tell_stopping))
 
 
-async def _tell_ready(address: Address) -> None:
-    click.echo(f"ready {address}")
+def _service_manager() -> ServiceManager | None:
+    """Find the process that wants to know when this one serves, as systemd does."""
+    if not os.environ.get("NOTIFY_SOCKET"):
+        return None
+    # Imported here: other brokers do not need it.
+    from moldau.cli.service_manager import ServiceManager  # noqa: PLC0415
+
+    return ServiceManager.of(os.environ, os.getpid())
 
 
 def make_network(
@@ -93,9 +111,14 @@ def make_network(
 
 
 async def run_broker(
-    settings: BrokerSettings, on_ready: Callable[[Address], Awaitable[None]]
+    settings: BrokerSettings,
+    on_ready: Callable[[Address], Awaitable[None]],
+    on_stopping: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run a broker until SIGTERM or Ctrl-C; `on_ready` is called once it accepts requests."""
+    """Run a broker until SIGTERM or Ctrl-C.
+
+    `on_ready` is called once it accepts requests, `on_stopping` before it ends.
+    """
     executor, cleaner = PoolExecutor(), PoolExecutor(thread_count=1)
     memory = settings.memory_budget()
     ports = Ports(
@@ -131,6 +154,7 @@ async def run_broker(
             ticking.cancel()
         if watched is not None:
             watched.health.obstacle = "stopping"
+        on_stopping()
         await broker.stop()
         await cleaner.close()
         await executor.close()

@@ -17,8 +17,8 @@ OWN_FILES: Final = OPEN_FILES_CACHED + 64
 some for its listeners and workers."""
 CONNECTIONS_MIN: Final = 100
 CONNECTIONS_ADVISED: Final = 10_000
-FILES_ADVISED: Final = 100_000
-"""What to set: a round number with room for everything."""
+FILES_ADVISED: Final = 1_048_576
+"""What to set: as much as Linux grants a process, `fs.nr_open`."""
 
 MEMORY_PART: Final = 2
 """Requests may take one part in this many of the memory: the page cache needs the rest."""
