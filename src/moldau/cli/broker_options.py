@@ -66,17 +66,17 @@ def load_settings(
     overrides: Mapping[str, str],
     *,
     strict: bool = False,
-    defaults: Mapping[str, str] = DEFAULTS,
+    environ: Mapping[str, str] | None = None,
+    defaults: Mapping[str, str] | None = None,
 ) -> BrokerSettings:
-    """Read settings from a file's text, single keys and the environment.
-
-    The defaults are those of a broker without a file.
-    """
+    """Read settings from a file's text, single keys and the environment."""
+    if defaults is None:
+        defaults = DEFAULTS if text is None else {}
     return BrokerSettings.load(
         text,
         overrides,
-        os.environ,
-        defaults=defaults if text is None else {},
+        os.environ if environ is None else environ,
+        defaults=defaults,
         strict=strict,
         read_file=lambda path: Path(path).read_text(encoding="utf-8"),
         host_name=socket.getfqdn,
