@@ -85,7 +85,7 @@ def _java(machine: Machine) -> Finding:
         return ok("java", java.path)
     needs = machine.installed_version("pyspark") is not None
     advice = (
-        "For Spark, or to run ZooKeeper here: install Java 17 or newer, on Debian with apt install"
-        " default-jre-headless, or set JAVA_HOME"
+        "For Spark or a ZooKeeper: install Java 17 or newer (Debian: apt install"
+        " default-jre-headless), or set JAVA_HOME"
     )
     return Finding("java", Result.ADVICE if needs else Result.OPTIONAL, java.reason, advice)
