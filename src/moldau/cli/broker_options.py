@@ -24,19 +24,17 @@ With a file Kafka's defaults stand."""
 
 OPTIONS = (
     click.option(
-        "--config", type=click.Path(path_type=Path), help="Kafka's server.properties, as it is."
+        "--config",
+        type=click.Path(path_type=Path),
+        help="Settings file: Kafka's server.properties.",
     ),
+    click.option("--data", type=click.Path(path_type=Path), help="Log directory [./moldau-data]."),
+    click.option("--listen", metavar="HOST:PORT", help="Address to listen on [127.0.0.1:9092]."),
     click.option(
-        "--data", type=click.Path(path_type=Path), help="Folder of the logs [./moldau-data]."
+        "--override", multiple=True, metavar="KEY=VALUE", help="Override one setting; repeatable."
     ),
-    click.option(
-        "--listen", metavar="HOST:PORT", help="Address to listen on [127.0.0.1:9092]."
-    ),
-    click.option("--override", multiple=True, metavar="KEY=VALUE", help="Set one key; repeatable."),
-    click.option(
-        "--strict-config", is_flag=True, help="Refuse unknown keys instead of warning."
-    ),
-)  # fmt: skip
+    click.option("--strict-config", is_flag=True, help="Refuse unknown keys instead of warning."),
+)
 
 
 def broker_options(command: Callable[..., None]) -> Callable[..., None]:

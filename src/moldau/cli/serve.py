@@ -61,7 +61,7 @@ KILLED = 137
 def serve(log_level: str, log_format: str, **options: Any) -> None:
     """Start a broker and run it until SIGTERM or Ctrl-C.
 
-    Prints one line, `ready HOST:PORT`, once it accepts requests. A second signal ends it at once.
+    Prints `ready HOST:PORT` once it accepts requests. A second signal ends it at once.
     """
     configure_logging(log_level, log_format)
     serve_until_signal(read_settings(**options))
