@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup wheel demo quick test test-long lint types imports spelling links check reference docs sim sim-many sim-cluster sim-cluster-many sim-zookeeper sim-zookeeper-many sim-quorum sim-quorum-many mutants fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-zookeeper bench-quorum bench-clients bench-spark recording lock clean help
+.PHONY: setup wheel man demo quick test test-long lint types imports spelling links check reference docs sim sim-many sim-cluster sim-cluster-many sim-zookeeper sim-zookeeper-many sim-quorum sim-quorum-many mutants fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-zookeeper bench-quorum bench-clients bench-spark recording lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -44,6 +44,9 @@ $(COMPILED)/.built: $(STAMP) $(PACKED)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $(COMPILED) $(DIST)/moldau-*.whl
 	rm -rf $(TREE)
 	@touch $@
+
+man: setup ## build/man/*.1, a manual page for each command
+	$(BIN)/python packaging/man_pages.py build/man
 
 demo: setup ## broker, collectors, pipelines and their tables, for two minutes: make demo ARGS=--forever
 	$(BIN)/python -m examples.demo $(ARGS)

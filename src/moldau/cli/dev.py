@@ -14,8 +14,9 @@ import click
 
 from moldau.base.errors import UserError
 from moldau.base.network import Address
+from moldau.cli.broker_options import load_settings
 from moldau.cli.frame.arguments import parse_pairs
-from moldau.cli.serve import load_settings, run_broker
+from moldau.cli.serve import run_broker
 from moldau.client.admin import AsyncAdmin, NewTopic
 from moldau.observe.logs import LEVELS, configure_logging
 

@@ -56,6 +56,9 @@ COMMANDS = {
     "dump-log": CommandPlace(
         "moldau.cli.dump_log", "Print log, index and checkpoint files.", BROKERS
     ),
+    "doctor": CommandPlace(
+        "moldau.cli.doctor.command", "Check whether this machine is ready for a broker.", BROKERS
+    ),
     "profile": CommandPlace("moldau.cli.nouns.profile", "Named connections to clusters.", AROUND),
     "install-shims": CommandPlace(
         "moldau.cli.kafka.shims", "Install Kafka's commands as scripts.", AROUND

@@ -14,20 +14,19 @@ import logging
 import os
 import resource
 import signal
-import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from moldau.base.checks import install_crash_hook
 from moldau.base.clock import SystemClock, system_random
-from moldau.base.errors import ConfigError, UserError
+from moldau.base.errors import UserError
 from moldau.base.executor import Executor
 from moldau.base.memory_budget import MemoryBudget
 from moldau.base.network import Address
-from moldau.cli.frame.arguments import parse_pairs
+from moldau.cli.broker_options import broker_options, read_settings
 from moldau.cli.frame.failures import reason_of
 from moldau.observe.logs import FORMATS, LEVELS, configure_logging
 from moldau.observe.loop_lag import watch_loop
@@ -41,14 +40,10 @@ from moldau.storage.disk import Disk
 from moldau.transport.sockets import SocketBuffers, SocketNetwork
 
 if TYPE_CHECKING:
+    from moldau.cli.service_manager import ServiceManager
     from moldau.observe.monitoring import Health, MonitoringPort
 
 logger = logging.getLogger(__name__)
-
-DEFAULTS = {"log.dirs": "moldau-data", "listeners": "PLAINTEXT://127.0.0.1:9092"}
-"""Where a broker without a file keeps its logs and listens: beside the user, seen by nobody else.
-
-With a file Kafka's defaults stand."""
 
 LOOPBACK_PREFIXES = ("127.", "::ffff:127.")
 LOOPBACK_V6 = "::1"
@@ -60,58 +55,44 @@ KILLED = 137
 
 
 @click.command()
-@click.option(
-    "--config", type=click.Path(path_type=Path), help="Settings file: Kafka's server.properties."
-)
-@click.option("--data", type=click.Path(path_type=Path), help="Log directory [./moldau-data].")
-@click.option("--listen", metavar="HOST:PORT", help="Address to listen on [127.0.0.1:9092].")
-@click.option(
-    "--override", multiple=True, metavar="KEY=VALUE", help="Override one setting; repeatable."
-)
-@click.option("--strict-config", is_flag=True, help="Refuse unknown keys instead of warning.")
+@broker_options
 @click.option("--log-level", type=click.Choice(list(LEVELS)), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
-def serve(
-    config: Path | None,
-    data: Path | None,
-    listen: str | None,
-    override: tuple[str, ...],
-    strict_config: bool,
-    log_level: str,
-    log_format: str,
-) -> None:
+def serve(log_level: str, log_format: str, **options: Any) -> None:
     """Start a broker and run it until SIGTERM or Ctrl-C.
 
     Prints `ready HOST:PORT` once it accepts requests. A second signal ends it at once.
     """
     configure_logging(log_level, log_format)
-    settings = load_settings(
-        None if config is None else _read(config),
-        _overrides(override, data, listen),
-        strict=strict_config,
-    )
+    serve_until_signal(read_settings(**options))
+
+
+def serve_until_signal(settings: BrokerSettings) -> None:
+    """Run a broker in this process, which is its own."""
     _raise_descriptor_limit()
     _arm_crash_point(os.environ.get(CRASH_VARIABLE))
-    asyncio.run(run_broker(settings, _tell_ready))
+    manager = _service_manager()
+
+    async def tell_ready(address: Address) -> None:
+        click.echo(f"ready {address}")
+        if manager is not None:
+            manager.ready(address)
+
+    def tell_stopping() -> None:
+        if manager is not None:
+            manager.stopping()
+
+    asyncio.run(run_broker(settings, tell_ready, tell_stopping))
 
 
-def load_settings(
-    text: str | None, overrides: dict[str, str], *, strict: bool = False
-) -> BrokerSettings:
-    """Read settings from a file's text, single keys and the environment."""
-    return BrokerSettings.load(
-        text,
-        overrides,
-        os.environ,
-        defaults=DEFAULTS if text is None else {},
-        strict=strict,
-        read_file=lambda path: Path(path).read_text(encoding="utf-8"),
-        host_name=socket.getfqdn,
-    )
+def _service_manager() -> ServiceManager | None:
+    """Find the process that wants to know when this one serves, as systemd does."""
+    if not os.environ.get("NOTIFY_SOCKET"):
+        return None
+    # Imported here: other brokers do not need it.
+    from moldau.cli.service_manager import ServiceManager  # noqa: PLC0415
 
-
-async def _tell_ready(address: Address) -> None:
-    click.echo(f"ready {address}")
+    return ServiceManager.of(os.environ, os.getpid())
 
 
 def make_network(
@@ -130,9 +111,14 @@ def make_network(
 
 
 async def run_broker(
-    settings: BrokerSettings, on_ready: Callable[[Address], Awaitable[None]]
+    settings: BrokerSettings,
+    on_ready: Callable[[Address], Awaitable[None]],
+    on_stopping: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run a broker until SIGTERM or Ctrl-C; `on_ready` is called once it accepts requests."""
+    """Run a broker until SIGTERM or Ctrl-C.
+
+    `on_ready` is called once it accepts requests, `on_stopping` before it ends.
+    """
     executor, cleaner = PoolExecutor(), PoolExecutor(thread_count=1)
     memory = settings.memory_budget()
     ports = Ports(
@@ -168,6 +154,7 @@ async def run_broker(
             ticking.cancel()
         if watched is not None:
             watched.health.obstacle = "stopping"
+        on_stopping()
         await broker.stop()
         await cleaner.close()
         await executor.close()
@@ -259,30 +246,8 @@ def _on_signals(stop: asyncio.Event) -> None:
         asyncio.get_running_loop().add_signal_handler(number, handle, number)
 
 
-def _read(config: Path) -> str:
-    try:
-        return config.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {config}: {reason_of(error)}") from error
-
-
-def _overrides(pairs: tuple[str, ...], data: Path | None, listen: str | None) -> dict[str, str]:
-    """Turn options into keys."""
-    found = {}
-    if data is not None:
-        found["log.dirs"] = str(data)
-    if listen is not None:
-        if ":" not in listen:
-            raise UserError(f"--listen {listen}: expected HOST:PORT")
-        found["listeners"] = f"PLAINTEXT://{listen}"
-        # What a file says of its own listeners would not fit this one.
-        found["advertised.listeners"] = ""
-        found["inter.broker.listener.name"] = ""
-    return found | dict(parse_pairs(pairs, "--override"))
-
-
 def _raise_descriptor_limit() -> None:
-    """Take as many descriptors as the system lets us: every partition and connection needs one."""
+    """Take as many descriptors as the system lets us: each connection needs one."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

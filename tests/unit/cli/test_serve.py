@@ -17,6 +17,7 @@ from kafka_harness.ports import free_port
 from moldau.base.memory_budget import MemoryBudget
 from moldau.base.network import Address
 from moldau.cli import serve
+from moldau.cli.broker_options import load_settings
 from moldau.server.broker import Broker
 from moldau.server.configuration.settings import BrokerSettings
 
@@ -41,7 +42,7 @@ def unfrozen():
 @pytest.mark.usefixtures("unfrozen")
 def test_a_broker_is_ready_from_its_start_to_its_stop_and_alive_all_the_time(tmp_path, monkeypatch):
     port = free_port()
-    settings = serve.load_settings(
+    settings = load_settings(
         None,
         {
             "log.dirs": str(tmp_path),

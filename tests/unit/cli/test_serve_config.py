@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from moldau.base.errors import UserError
-from moldau.cli.serve import DEFAULTS, _overrides
+from moldau.cli.broker_options import DEFAULTS, _overrides
 from moldau.server.configuration.settings import BrokerSettings
 
 FILE = """

@@ -7,8 +7,9 @@ import signal
 
 import pytest
 
+from moldau.cli.frame.texts import size_text
 from moldau.cli.stream.lines import Interrupts
-from moldau.cli.stream.progress import Progress, size_text
+from moldau.cli.stream.progress import Progress
 
 
 class Terminal(io.StringIO):

@@ -27,6 +27,15 @@ def safe(text: str) -> str:
     return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
+def size_text(size: float) -> str:
+    """Write a number of bytes for people."""
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
+
+
 # YAML: text that could be read as anything else is quoted as in JSON, which YAML contains.
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str], console: Console) -> int:
 
 
 def _load(options: Options) -> BrokerSettings:
-    from moldau.cli.serve import load_settings  # noqa: PLC0415 - ids need no broker
+    from moldau.cli.broker_options import load_settings  # noqa: PLC0415 - ids need no broker
 
     file = options.text("config")
     try:
@@ -80,9 +80,6 @@ def _metadata_directory(settings: BrokerSettings) -> str:
 
 
 def _format(settings: BrokerSettings, options: Options, console: Console) -> None:
-    from moldau.cluster.formatting import identify_directories  # noqa: PLC0415 - as above
-    from moldau.storage.disk import Disk  # noqa: PLC0415 - as above
-
     if (release := options.value("release-version")) is not None and not LEVEL.startswith(release):
         raise CommandFailed(f"Moldau formats for {LEVEL} alone, not for {release}")
     voters = initial_voters(settings, options)
@@ -93,6 +90,22 @@ def _format(settings: BrokerSettings, options: Options, console: Console) -> Non
             f"Log directory {formatted[0]} is already formatted. Use --ignore-formatted to ignore"
             " this directory and format the others."
         )
+    format_directories(settings, options.text("cluster-id"), voters)
+    if len(formatted) == len(found):
+        console.say("All of the log directories are already formatted.")
+    for path in found:
+        if path not in formatted:
+            kind = _kind_of(path, settings, voters)
+            console.say(f"Formatting {kind} directory {path} with metadata.version {LEVEL}.")
+
+
+def format_directories(
+    settings: BrokerSettings, cluster_id: str, voters: VoterSet | None = None
+) -> None:
+    """Format the directories that are new; ConfigError if one belongs to another cluster."""
+    from moldau.cluster.formatting import identify_directories  # noqa: PLC0415 - as above
+    from moldau.storage.disk import Disk  # noqa: PLC0415 - as above
+
     identify_directories(
         Disk(),
         settings.log_dirs,
@@ -100,15 +113,9 @@ def _format(settings: BrokerSettings, options: Options, console: Console) -> Non
         settings.node_id,
         system_random(),
         int(time.time() * 1000),
-        options.text("cluster-id"),
+        cluster_id,
         voters=voters,
     )
-    if len(formatted) == len(found):
-        console.say("All of the log directories are already formatted.")
-    for path in found:
-        if path not in formatted:
-            kind = _kind_of(path, settings, voters)
-            console.say(f"Formatting {kind} directory {path} with metadata.version {LEVEL}.")
 
 
 def _kind_of(path: str, settings: BrokerSettings, voters: VoterSet | None) -> str:

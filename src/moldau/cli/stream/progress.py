@@ -9,6 +9,7 @@ import sys
 from typing import Final, TextIO
 
 from moldau.base.clock import Clock, SystemClock
+from moldau.cli.frame.texts import size_text
 
 PERIOD_S: Final = 0.2
 """Quick enough to see that it runs, slow enough to read."""
@@ -66,12 +67,3 @@ class Progress:
         if self.is_shown:
             self._stream.write(f"{ERASE}{self.text()}\n")
             self._stream.flush()
-
-
-def size_text(size: float) -> str:
-    """Write a number of bytes for people."""
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"

@@ -33,6 +33,17 @@ class Installation:
     class_path: str
 
 
+class NoJava(UserError):  # noqa: N818 - it names what is missing
+    """There is no Java that is new enough."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"ZooKeeper needs Java {JAVA_MIN} or newer: {reason}. Install one, on Debian with"
+            " apt install default-jre-headless, or set JAVA_HOME"
+        )
+        self.reason = reason
+
+
 def find_installation(
     environ: Mapping[str, str], packaged_jars: Path = PACKAGED_JARS
 ) -> Installation:
@@ -50,7 +61,7 @@ def find_java(environ: Mapping[str, str]) -> str:
         found = shutil.which("java", path=environ.get("PATH", ""))
         missing = "java is not on PATH, and JAVA_HOME is not set"
     if found is None:
-        raise UserError(_needs_java(missing))
+        raise NoJava(missing)
     return _checked(found)
 
 
@@ -66,22 +77,15 @@ def _checked(java: str) -> str:
             start_new_session=True,  # Ctrl-C is for the command: Java would end without an answer
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UserError(f"cannot run {java}: {error}") from None
+        raise NoJava(f"cannot run {java}: {error}") from None
     told = dict(_PROPERTY.findall(done.stderr))
     version = told.get("java.specification.version", "")
     if not version.isdigit() or int(version) < JAVA_MIN:
         # Before 9 a version was 1.8, and other programs tell none at all.
         found = f"is Java {version}" if version else "does not tell its version"
-        raise UserError(_needs_java(f"{java} {found}"))
+        raise NoJava(f"{java} {found}")
     program = Path(told.get("java.home", "")) / "bin" / "java"
     return str(program) if program.is_file() else java
-
-
-def _needs_java(reason: str) -> str:
-    return (
-        f"ZooKeeper needs Java {JAVA_MIN} or newer: {reason}. Install one, on Debian with"
-        " apt install default-jre-headless, or set JAVA_HOME"
-    )
 
 
 def find_class_path(packaged_jars: Path = PACKAGED_JARS) -> str:
