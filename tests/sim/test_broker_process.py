@@ -63,6 +63,26 @@ def test_what_was_stopped_in_order_is_there_after_a_power_cut():
         assert simulate(work, seed) == [b"a", b"b"]
 
 
+def test_whoever_looks_after_each_turn_is_told_of_a_process_that_others_start_and_end():
+    turns = []
+
+    async def work(bench):
+        loop, broker = asyncio.get_running_loop(), bench.broker
+        loop.after_turn = lambda ran: turns.append((set(ran), broker.alive, broker.process))
+        await broker.start()
+        broker.kill()
+        await broker.start()
+        broker.power_cut()
+        await asyncio.sleep(1)
+
+    simulate(work)
+    lives = [(alive, process) for _, alive, process in turns]
+    changed = [number for number in range(1, len(turns)) if lives[number] != lives[number - 1]]
+    assert [lives[number] for number in changed] == [(True, "broker#2"), (False, "broker#2")]
+    assert {"broker#1", "broker#2"} <= turns[changed[0]][0]
+    assert "broker#2" in turns[changed[1]][0]
+
+
 def test_a_power_cut_leaves_a_beginning_of_what_was_written():
     async def work(bench):
         await bench.broker.start()

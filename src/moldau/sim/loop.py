@@ -94,8 +94,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self.after_turn: Callable[[AbstractSet[str]], None] | None = None
         """Called after each turn: checks that must hold at any time raise from here.
 
-        It is given the processes whose code has run. "" among them is everybody's: the script of
-        the run and its faults, which may have changed anything.
+        It is given the processes that may have changed: those whose code has run, and those that
+        were started or ended from outside. "" among them is the script of the run.
         """
         self._ran: set[str] = set()
         self._task_order = itertools.count(1)
@@ -182,13 +182,17 @@ class SimLoop(asyncio.BaseEventLoop):
             if not handle.cancelled():
                 self._ran.add(_owner(handle._context))  # type: ignore[attr-defined]  # noqa: SLF001
                 handle._run()  # noqa: SLF001 - only asyncio's own loops may run handles
-            self.raise_unhandled()
+            if self._unhandled is not None:
+                self.raise_unhandled()
         if self.after_turn is not None:
             self.after_turn(self._ran)
         self._ran.clear()
 
     def entered(self, process: str) -> None:
-        """Take note that code of a process runs within what belongs to another one."""
+        """Take note that code of a process runs within what belongs to another one.
+
+        So is a process that another one starts or ends.
+        """
         self._ran.add(process)
 
     def _hold_back(self) -> None:

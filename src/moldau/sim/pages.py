@@ -153,6 +153,8 @@ class Tree:
         self.root = Folder(0)
         self._folder_count = 1
         self._unsynced: list[Change] = []
+        self.durable_changes = 0
+        """How often names have become durable. What `durable` finds is the same in between."""
 
     def new_folder(self) -> Folder:
         self._folder_count += 1
@@ -220,7 +222,7 @@ class Tree:
             else:
                 concerned.update(touched)
                 synced.append(change)
-        _make_durable(reversed(synced))
+        self._make_durable(reversed(synced))
         self._unsynced = rest[::-1]
 
     def lose_power(self, chance: random.Random) -> None:
@@ -234,9 +236,15 @@ class Tree:
                 kept.append(change)
             else:
                 stale.update(touched)
-        _make_durable(kept)
+        self._make_durable(kept)
         self._unsynced.clear()
         _fall_back(self.root, chance)
+
+    def _make_durable(self, changes: Iterable[Change]) -> None:
+        self.durable_changes += 1
+        for change in changes:
+            for edit in change:
+                edit.apply(edit.folder.durable)
 
 
 def split(path: str) -> list[str]:
@@ -246,12 +254,6 @@ def split(path: str) -> list[str]:
 
 def _touched(change: Change) -> set[int]:
     return {edit.folder.number for edit in change}
-
-
-def _make_durable(changes: Iterable[Change]) -> None:
-    for change in changes:
-        for edit in change:
-            edit.apply(edit.folder.durable)
 
 
 def _fall_back(folder: Folder, chance: random.Random) -> None:

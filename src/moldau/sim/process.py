@@ -136,6 +136,8 @@ class SimBroker:
         self.name = name
         self.life = 0
         """How often it was started."""
+        self.process = f"{name}#0"
+        """This life's process, as tasks are told apart by."""
         self.boot = 0
         """How often its machine lost its power."""
         self.alive = False
@@ -153,11 +155,6 @@ class SimBroker:
         return Address(self.name, PORT)
 
     @property
-    def process(self) -> str:
-        """This life's process, as tasks are told apart by."""
-        return f"{self.name}#{self.life}"
-
-    @property
     def serving(self) -> bool:
         """Whether it has started and not begun to stop."""
         return self.alive and self._main is not None
@@ -167,6 +164,8 @@ class SimBroker:
     async def start(self) -> None:
         """Start a process that serves; Crashed if it was ended meanwhile."""
         self.life += 1
+        self.process = f"{self.name}#{self.life}"
+        self._world.loop.entered(self.process)
         self.alive = True
         self._context = contextvars.copy_context()
         self._context.run(PROCESS.set, self.process)
@@ -289,6 +288,7 @@ class SimBroker:
         self._end()
 
     def _end(self) -> None:
+        self._world.loop.entered(self.process)
         self.alive = False
         self._main = None
         if self._plan is not None:

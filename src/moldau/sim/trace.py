@@ -42,8 +42,7 @@ class Trace:
 
     def mix(self, line: str) -> None:
         """Let something too frequent to be remembered change the digest."""
-        self._hash.update(line.encode())
-        self._hash.update(b"\n")
+        self._hash.update(f"{line}\n".encode())
         self.count += 1
 
     def digest(self) -> str:

@@ -151,7 +151,7 @@ class InQuorum:
         chance = world.random("voters")
         self.names_voters = chance.random() < 0.5
         """Whether the log names the voters."""
-        self._directories = {node: random_uuid(chance) for node in VOTER_IDS}
+        self._replicas = {node: ReplicaKey(NodeId(node), random_uuid(chance)) for node in VOTER_IDS}
         self._first_voters = VoterSet(
             tuple(
                 Voter(
@@ -164,7 +164,7 @@ class InQuorum:
 
     def replica(self, node_id: int) -> ReplicaKey:
         """Return a node that may vote, with the directory that it has now."""
-        return ReplicaKey(NodeId(node_id), self._directories[node_id])
+        return self._replicas[node_id]
 
     def settings_of(self, node_id: int, name: str) -> dict[str, str]:
         settings = _settings(node_id, name, VOTER_IDS) | {"metadata.log.dir": METADATA_DIRECTORY}
@@ -205,14 +205,14 @@ class InQuorum:
             founds_cluster=is_first,
             voters=voters,
         )
-        self._directories[node_id] = identity.metadata_directory_id
+        self._replicas[node_id] = ReplicaKey(NodeId(node_id), identity.metadata_directory_id)
 
     def lose_metadata(self, disk: SimDisk, node_id: int, now_ms: int) -> None:
         """Give a voter an empty directory for its metadata, formatted as that of a new one."""
         disk.faults.heal()
         disk.remove_folder(METADATA_DIRECTORY)
         disk.sync_folder("/")
-        chance = random.Random(f"{self._seed}/format-{self._directories[node_id].hex()}")
+        chance = random.Random(f"{self._seed}/format-{self.replica(node_id).directory.hex()}")
         self._format(disk, node_id, chance, now_ms, is_first=False, voters=None)
 
     def open_zookeeper(self, name: str) -> OpenZooKeeper | None:

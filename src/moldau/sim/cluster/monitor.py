@@ -15,9 +15,8 @@ The invariants, with the numbers that they have in the whole simulation:
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from moldau.base.ids import BrokerId, PartitionKey, TopicId
@@ -39,6 +38,17 @@ class _Observed(NamedTuple):
     start: int
     high_watermark: int
     end: int
+
+    def still_shows(self, partition: Partition) -> bool:
+        """Tell whether a replica is as it was; False also if it may be."""
+        log = partition.log
+        return (
+            self.partition is partition
+            and self.role is partition.role
+            and self.end == log.log_end_offset
+            and self.high_watermark == partition.high_watermark
+            and self.start == log.log_start_offset
+        )
 
 
 def _isr_problems(
@@ -71,18 +81,16 @@ class Monitor:
         self._node_images: dict[int, MetadataImage] = {}
         self._inherited: dict[PartitionKey, PartitionState] = {}
         """What was wrong when an elected controller began, and is not decided on yet."""
-        self._observed: dict[tuple[int, PartitionKey], _Observed] = {}
+        self._observed: defaultdict[int, dict[PartitionKey, _Observed]] = defaultdict(dict)
+        """By node."""
         self._appenders: dict[tuple[PartitionKey, int], int] = {}
         self._committed: dict[tuple[TopicId, int], int] = {}
         """The highest high watermark of any leader. A new one's may be behind it for a while."""
         self.deleted: set[TopicId] = set()
         """The ids of topics that were deleted."""
 
-    def look(self, ran: AbstractSet[str]) -> None:
-        """Check everything that has changed since the last look, while these processes ran."""
-        nodes = self._nodes.among(ran)
-        if not nodes:
-            return
+    def look(self, nodes: Sequence[Node]) -> None:
+        """Check everything that has changed since the last look; no other node has."""
         newest = self._nodes.image
         if newest is not self._image:
             self._take_newest(newest)
@@ -92,8 +100,11 @@ class Monitor:
                 parts = process.broker.parts
                 if parts.store.image is not self._node_images.get(node.id):
                     self._take_image(node, parts.store.image)
+                observed = self._observed[node.id]
                 for partition in parts.partitions:
-                    self._look_at(node, partition)
+                    old = observed.get(partition.key)
+                    if old is None or not old.still_shows(partition):
+                        self._look_at(node, partition)
 
     # Metadata
 
@@ -159,7 +170,7 @@ class Monitor:
             self._seen["election during a pending ISR change"] += 1
 
     def _is_change_pending(self, key: PartitionKey, leader: BrokerId) -> bool:
-        known = self._observed.get((leader, key))
+        known = self._observed[leader].get(key)
         return known is not None and known.partition.pending_isr is not None
 
     def is_zombie(self, node: Node) -> bool:
@@ -202,11 +213,11 @@ class Monitor:
             partition.high_watermark,
             log.log_end_offset,
         )
-        place = (node.id, partition.key)
-        old = self._observed.get(place)
+        observed = self._observed[node.id]
+        old = observed.get(partition.key)
         if old == now or log.offline:
             return
-        self._observed[place] = now
+        observed[partition.key] = now
         where = f"{partition.key} on {node.name}"
         if now.high_watermark > now.end:
             raise Violation(f"I1: {where}: high watermark {now.high_watermark} of {now.end}")
@@ -271,7 +282,7 @@ class Monitor:
         committed = self._committed.get((partition.topic_id, key.partition), 0)
         may_lead = {*state.isr, *state.eligible_leaders, *(() if pending is None else pending.isr)}
         for broker_id in sorted(may_lead):
-            found = self._observed.get((broker_id, key))
+            found = self._observed[broker_id].get(key)
             if found is None or self._atlas.is_damaged(key, broker_id):
                 continue
             if self._nodes.by_id(broker_id).has_twin:

@@ -180,9 +180,11 @@ class Nodes:
         return self._keeper.controller_epoch(self._processes(), self.image)
 
     def among(self, ran: AbstractSet[str]) -> list[Node]:
-        """Return the nodes of which something may have changed when these processes have run."""
-        if "" in ran:
-            return self.all
+        """Return the nodes of which something may have changed when these processes have run.
+
+        The script of a run is no such process: it starts and ends processes, of which the loop is
+        told, and talks to them over the network as clients do.
+        """
         return [
             node
             for node in self.all

@@ -20,6 +20,7 @@ from moldau.sim.cluster.nodes import Node
 from moldau.sim.pages import Content, Folder, Tree
 
 _PATH: Final = f"{METADATA_DIRECTORY}/{METADATA_FOLDER}"
+_PROMISE_PATH: Final = f"{_PATH}/{QUORUM_STATE}"
 _SEGMENT: Final = re.compile(r"(\d{20})\.log")
 _SNAPSHOT: Final = re.compile(r"(\d{20})-\d{10}\.checkpoint")
 
@@ -30,6 +31,9 @@ class Promise(NamedTuple):
     epoch: int = 0
     leader: int = -1
     voted: int = -1
+
+
+NO_PROMISE: Final = Promise()
 
 
 class KeptBatch(NamedTuple):
@@ -79,8 +83,10 @@ class QuorumDisk:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._segments: dict[Content, _Segment] = {}
-        self._promised: tuple[Content | None, Promise] = (None, Promise())
+        self._promised: tuple[Content | None, Promise] = (None, NO_PROMISE)
         """The newest file that was read."""
+        self._looked_at: tuple[Tree | None, int] = (None, 0)
+        """The names among which that file was found, as they were when they last changed."""
 
     @property
     def _tree(self) -> Tree:
@@ -129,14 +135,21 @@ class QuorumDisk:
 
     def durable_promise(self) -> Promise:
         """Return what the node has promised, as a power cut leaves it."""
-        content = self._tree.durable(f"{_PATH}/{QUORUM_STATE}")
+        tree = self._tree
+        looked_at, changes = self._looked_at
+        if looked_at is not tree or changes != tree.durable_changes:
+            self._read_promise(tree)
+        return self._promised[1]
+
+    def _read_promise(self, tree: Tree) -> None:
+        content = tree.durable(_PROMISE_PATH)
         if not isinstance(content, Content):
-            return Promise()
-        if self._promised[0] is not content:
+            self._promised = None, NO_PROMISE
+        elif self._promised[0] is not content:
             state = json.loads(bytes(content.data[: content.durable_size]))
             promise = Promise(state["leaderEpoch"], state["leaderId"], state["votedId"])
             self._promised = content, promise
-        return self._promised[1]
+        self._looked_at = tree, tree.durable_changes
 
 
 def _bases(folder: Folder) -> list[int]:

@@ -16,8 +16,7 @@ The numbers go on from those of `monitor` and `tree_checks`; I23 is in `heard_ch
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from moldau.cluster.kraft.store import RaftStore
@@ -34,7 +33,7 @@ from moldau.cluster.raft.voters import ReplicaKey, VoterSet
 from moldau.sim.cluster.heard_changes import HeardChanges
 from moldau.sim.cluster.metadata_keeping import VOTER_IDS, InQuorum
 from moldau.sim.cluster.nodes import Node, Nodes
-from moldau.sim.cluster.quorum_disks import Promise, QuorumDisk
+from moldau.sim.cluster.quorum_disks import NO_PROMISE, Promise, QuorumDisk
 from moldau.sim.cluster.quorum_nodes import store_of
 from moldau.sim.history import Violation
 
@@ -59,10 +58,28 @@ class _Observed(NamedTuple):
     position: int
     """Of the download."""
 
+    def still_shows(self, life: Life, committed: int) -> bool:
+        """Tell whether a node is as it was; False also if it may be."""
+        download = _download_of(life.state)
+        return (
+            self.life is life
+            and self.state is life.state
+            and self.end_offset == life.log.end_offset
+            and self.high_watermark == life.high_watermark
+            and self.committed == committed
+            and self.epoch == life.epoch
+            and self.download is download
+            and (download is None or self.position == download.position)
+        )
+
+
+def _download_of(state: State) -> Download | None:
+    return state.download if isinstance(state, Follower) else None
+
 
 def _observe(life: Life, committed: int) -> _Observed:
     state = life.state
-    download = state.download if isinstance(state, Follower) else None
+    download = _download_of(state)
     return _Observed(
         life,
         state,
@@ -93,14 +110,21 @@ class QuorumMonitor:
         """By epoch."""
         self._committed: dict[int, _Key] = {}
         """By base offset."""
+        self._newest_epoch = 0
+        """That has had a leader."""
+        self._leading: dict[int, Node] = {}
+        """The nodes that believe to lead."""
         self._end = 0
         """Of what is known to be committed."""
         self._replaced_s: dict[int, float] = {}
         """Since when a node leads an epoch that is over, while it runs."""
 
-    def look(self, ran: AbstractSet[str]) -> None:
-        """Check everything that has changed since the last look, while these processes ran."""
-        nodes = self._nodes.among(ran)
+    def look(self, nodes: Sequence[Node]) -> None:
+        """Check everything that has changed since the last look; no other node has.
+
+        To be called after every turn: a leader that was replaced may lead too long while its node
+        does nothing.
+        """
         for node in nodes:
             store = store_of(node.process)
             self._check_heard(node, store)
@@ -110,16 +134,24 @@ class QuorumMonitor:
                 if old is not None:
                     self._note_end_of_download(old, None)
                     del self._observed[node.id]
+                    self._leading.pop(node.id, None)
                 self._replaced_s.pop(node.id, None)
-                continue
-            now = _observe(life, store.committed_offset)
-            if now != old:
-                self._observed[node.id] = now
-                self._look_at(node, old, now)
-            if isinstance(now.state, Leader):
-                self._check_replaced(node, now)
+            elif old is None or not old.still_shows(life, store.committed_offset):
+                now = _observe(life, store.committed_offset)
+                if now != old:
+                    self._take(node, old, now)
+        for node in self._leading.values():
+            self._check_replaced(node)
         for node in nodes:
             self._check_promise(node)
+
+    def _take(self, node: Node, old: _Observed | None, now: _Observed) -> None:
+        self._observed[node.id] = now
+        self._look_at(node, old, now)
+        if isinstance(now.state, Leader):
+            self._leading[node.id] = node
+        else:
+            self._leading.pop(node.id, None)
 
     def _check_heard(self, node: Node, store: RaftStore | None) -> None:
         heard = self._heard.get(node.id)
@@ -150,6 +182,7 @@ class QuorumMonitor:
         voted = [key for key in voters.keys if self._has_voted(key, epoch, node)]
         if not voters.is_majority(voted):
             raise Violation(f"I16: {node.name} leads in epoch {epoch} by {voted}")
+        self._newest_epoch = max(self._newest_epoch, epoch)
         self._nodes.trace.note("leads the quorum", node.name, f"epoch {epoch}")
         self._seen["quorum election"] += 1
 
@@ -167,7 +200,7 @@ class QuorumMonitor:
         if node.id not in VOTER_IDS:
             return  # it may have a new disk
         replica = self._quorum.replica(node.id)
-        now, old = self._disks[node.id].durable_promise(), self._promises.get(replica, Promise())
+        now, old = self._disks[node.id].durable_promise(), self._promises.get(replica, NO_PROMISE)
         if now is old:
             return
         self._promises[replica] = now
@@ -179,15 +212,16 @@ class QuorumMonitor:
         if not is_kept:
             raise Violation(f"I17: {node.name} has promised {old}, and now {now}")
 
-    def _check_replaced(self, node: Node, now: _Observed) -> None:
-        if now.epoch >= max(self._leaders) or node.process.paused:
+    def _check_replaced(self, node: Node) -> None:
+        now = self._observed[node.id]
+        if now.epoch >= self._newest_epoch or node.process.paused:
             self._replaced_s.pop(node.id, None)
             return
         since_s = self._replaced_s.setdefault(node.id, self._now())
         if self._now() > since_s + PATIENCE * now.life.timeouts.check_quorum_s:
             raise Violation(
                 f"I20: {node.name} leads in epoch {now.epoch} since {since_s:.3f}, when epoch"
-                f" {max(self._leaders)} had a leader"
+                f" {self._newest_epoch} had a leader"
             )
 
     # The log

@@ -163,7 +163,7 @@ class _ClusterScenario:
     async def run(self) -> None:
         """Work and suffer, recover, read everything, stop, and look at what is left."""
         if self._quorum is not None:
-            self._world.loop.after_turn = self._quorum.look
+            self._world.loop.after_turn = self._look_at_quorum
         await self._begin()
         self._world.loop.after_turn = self._look
         self.targets.network.reset_chance = self._swarm.reset_chance
@@ -179,9 +179,15 @@ class _ClusterScenario:
         await self._finish()
 
     def _look(self, ran: AbstractSet[str]) -> None:
-        self._monitor.look(ran)
+        nodes = self._nodes.among(ran)
+        if nodes:
+            self._monitor.look(nodes)
         if self._quorum is not None:
-            self._quorum.look(ran)
+            self._quorum.look(nodes)
+
+    def _look_at_quorum(self, ran: AbstractSet[str]) -> None:
+        if self._quorum is not None:
+            self._quorum.look(self._nodes.among(ran))
 
     async def _begin(self) -> None:
         for node in self._nodes.all:
