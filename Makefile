@@ -135,7 +135,7 @@ reference: setup ## write again the pages of docs/reference that are made from t
 	$(BIN)/python -m tools.docs.reference
 
 docs: setup ## the documentation site in build/site; a warning is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo build/site/index.html
 
 SEED ?= 1
