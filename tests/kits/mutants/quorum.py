@@ -14,7 +14,8 @@ import pytest
 from kits.mutants.cluster_runs import in_quorum
 from kits.mutants.mutant import Mutant
 from moldau.cluster.image_difference import image_difference
-from moldau.cluster.kraft import store
+from moldau.cluster.kraft import image_follower
+from moldau.cluster.kraft.image_follower import ImageFollower
 from moldau.cluster.kraft.raft_log import RaftLog
 from moldau.cluster.kraft.store import RaftStore
 from moldau.cluster.raft import elections, leading, timers, voting
@@ -106,30 +107,32 @@ def sync_nothing(patch: Patch) -> None:
 
 def apply_what_is_not_committed(patch: Patch) -> None:
     """Take what is in the log for decided."""
-    whole = RaftStore._apply
+    whole = ImageFollower._apply
 
     async def apply(self):
-        self._committed = self._log.journal.next_offset
+        self.committed_offset = self._log.journal.next_offset
         await whole(self)
 
-    patch.setattr(RaftStore, "_apply", apply)
+    patch.setattr(ImageFollower, "_apply", apply)
 
 
 def apply_a_snapshot_to_what_is_there(patch: Patch) -> None:
     """Tell listeners all that a snapshot says, as if they knew none of it."""
-    patch.setattr(store, "difference_in_pieces", lambda _, image: [list(image.as_changes())])
+    patch.setattr(
+        image_follower, "difference_in_pieces", lambda _, image: [list(image.as_changes())]
+    )
 
 
 def tell_a_snapshot_twice(patch: Patch) -> None:
     """Install a snapshot, and tell listeners of it once more."""
-    whole = RaftStore.install
+    whole = ImageFollower.install
 
     async def install(self, wanted):
         before = self.image
         await whole(self, wanted)
         self._publish(list(image_difference(before, self.image)), self.image)
 
-    patch.setattr(RaftStore, "install", install)
+    patch.setattr(ImageFollower, "install", install)
 
 
 ANY = "[IP][0-9]+|E10|not finished"

@@ -5,10 +5,9 @@
     leads     return once this node leads and knows all that was committed: it may claim then
     commit    encode, append as the leader, return when a majority has it and the image too
 
-Every node goes by its own log, the leader too. Only the leader's image takes a short way: it was
-made when the changes were checked, so that they need not be read back from the log.
-
-A commit under way when the leadership is lost may happen or not: the next leader decides.
+Two parts do the work: `image_follower` follows the committed log, `leadership` claims and commits.
+The store opens the log for them, keeps what this node has promised, and hears from the `node` what
+becomes of it: it passes news on to the part they concern. It must not know how a commit is made.
 
 A voter that is alone is a quorum all the same, with the same folder and the same ways. It founds
 its cluster, and elects itself within its start. A folder that names other voters is refused before
@@ -18,26 +17,23 @@ anything in it is changed: to go on with it alone would fork the metadata of its
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
 from moldau.base.clock import Clock, Random
-from moldau.base.errors import CorruptRecords, InvariantViolated, MoldauError, StorageError
+from moldau.base.errors import MoldauError, StorageError
 from moldau.base.executor import Executor
 from moldau.base.files import Files
-from moldau.base.ids import NO_OFFSET, LeaderEpoch, Offset
-from moldau.base.shielding import shielded
+from moldau.base.ids import Offset
 from moldau.cluster.blocking import blocking_in
-from moldau.cluster.changes import Change
 from moldau.cluster.cluster_minimum import ClusterMinimum
-from moldau.cluster.formatting import FIRST_FEATURES, ClusterIdentity
+from moldau.cluster.formatting import ClusterIdentity
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.image_difference import difference_in_pieces
-from moldau.cluster.in_turns import CHANGES_PER_TURN
 from moldau.cluster.journal import METADATA_FOLDER
 from moldau.cluster.kraft.description import describe
+from moldau.cluster.kraft.image_follower import ImageFollower
+from moldau.cluster.kraft.leadership import Leadership
 from moldau.cluster.kraft.node import RaftNode
 from moldau.cluster.kraft.own_node import (
     LogSettings,
@@ -46,38 +42,24 @@ from moldau.cluster.kraft.own_node import (
     other_cluster_error,
 )
 from moldau.cluster.kraft.peers import Peers
-from moldau.cluster.kraft.pending_commit import PendingCommit
-from moldau.cluster.kraft.prepared_commit import PreparedCommit, prepare_commit
 from moldau.cluster.kraft.quorum_file import read_quorum_state, write_quorum_state
 from moldau.cluster.kraft.raft_log import RaftLog
 from moldau.cluster.kraft.role_lines import RoleLines
 from moldau.cluster.kraft.sole_log import SoleLog
 from moldau.cluster.kraft.tenure import Tenure
-from moldau.cluster.listeners import Listeners
-from moldau.cluster.log_applier import LogApplier
 from moldau.cluster.opening import NO_SNAPSHOT, formatted_changes, opening_errors
-from moldau.cluster.quorum import Quorum
 from moldau.cluster.quorum_description import QuorumDescription
 from moldau.cluster.raft import effects as out
 from moldau.cluster.raft.core import RaftCore
 from moldau.cluster.raft.life import Life
 from moldau.cluster.raft.quorum_state import QuorumState
-from moldau.cluster.raft.states import Leader, Role
+from moldau.cluster.raft.states import Leader
 from moldau.cluster.raft.timeouts import Timeouts
 from moldau.cluster.raft.voter_changes import unready_voters
 from moldau.cluster.raft.voter_history import VoterHistory
-from moldau.cluster.raft.voters import NO_NODE, NodeId, ReplicaKey, Voter, VoterSet
+from moldau.cluster.raft.voters import NodeId, ReplicaKey, Voter, VoterSet
 from moldau.cluster.snapshots import SnapshotId
-from moldau.cluster.snapshotting import SnapshotState
-from moldau.cluster.store import (
-    ControllerFenced,
-    Listener,
-    OutcomeUnknown,
-    StoreFailed,
-    VersionConflict,
-)
-
-logger = logging.getLogger(__name__)
+from moldau.cluster.store import Listener, StoreFailed
 
 STOP_PATIENCE_S: Final = 2.0
 """How long a leader that stops waits until the others know."""
@@ -103,7 +85,6 @@ class RaftStore:
         self._random = random
         self._timeouts = timeouts
         self._folder = f"{own.metadata_directory}/{METADATA_FOLDER}"
-        self._minimum = ClusterMinimum(log_settings.min_insync_replicas)
         self._blocking = blocking_in(executor)
         self._log = RaftLog(
             files,
@@ -118,30 +99,19 @@ class RaftStore:
         self.node = RaftNode(self._begin_life, self._log, peers, clock, self._keep_promise, self)
         self.peers = peers
         """The ways to the other nodes."""
-        self._listeners = Listeners()
+        self._follower = ImageFollower(self._log, self._applied, self.failed)
+        self._minimum = ClusterMinimum(log_settings.min_insync_replicas)
+        self._leadership = Leadership(
+            self.node, self._follower, clock, self._minimum, self._check, self._disk_error
+        )
         self._identity: ClusterIdentity | None = None
-        self._quorum = Quorum()
         self._promised = QuorumState()
         """What `quorum-state` says."""
         self._voters = VoterHistory(VoterSet())
         """The core changes it, as records of the log come and go."""
-        self._first_changes: list[Change] = []
-        self._image = MetadataImage()
-        self._applier: LogApplier | None = None
-        self._applying = asyncio.Lock()
-        """Held by whoever moves the image."""
-        self._committed = Offset(0)
-        self._has_more = asyncio.Event()
-        self._following: asyncio.Task[None] | None = None
-        self._role = out.RoleChanged(Role.UNATTACHED, LeaderEpoch(0), NO_NODE)
         self._role_lines = RoleLines()
         self._role_news = asyncio.Event()
         """Set whenever the role or the image has changed."""
-        self._tenure: Tenure | None = None
-        self._turn = asyncio.Lock()
-        """Held by the commit under way."""
-        self._pending: PendingCommit | None = None
-        self._commits: set[asyncio.Task[int]] = set()
         self._goal = -1
         """The first high watermark that a leader has told; -1 before."""
         self._failure: MoldauError | None = None
@@ -154,7 +124,7 @@ class RaftStore:
 
     @property
     def image(self) -> MetadataImage:
-        return self._image
+        return self._follower.image
 
     @property
     def identity(self) -> ClusterIdentity:
@@ -171,12 +141,12 @@ class RaftStore:
     @property
     def leader_epoch(self) -> int:
         """The newest leader epoch that is known here."""
-        return self._role.epoch
+        return self._leadership.role.epoch
 
     @property
     def leader_id(self) -> int:
         """The node that leads the quorum; -1 while it is not known."""
-        return self._role.leader
+        return self._leadership.role.leader
 
     @property
     def has_heard_leader(self) -> bool:
@@ -186,7 +156,7 @@ class RaftStore:
     @property
     def committed_offset(self) -> Offset:
         """Everything before it is committed, as far as this node has heard."""
-        return self._committed
+        return self._follower.committed_offset
 
     @property
     def kraft_version(self) -> int:
@@ -220,7 +190,7 @@ class RaftStore:
         with opening_errors(self._folder):
             self._open(self._own.log_directories if log_directories is None else log_directories)
             await self._log.make_durable()
-        self._following = asyncio.ensure_future(self._follow())
+        self._follower.start()
         self.node.start()
         if self._own.is_sole_voter:
             try:
@@ -234,7 +204,7 @@ class RaftStore:
 
         Later, a disk that refuses is waited for. Now there is somebody to be told.
         """
-        while not self._may_lead:
+        while not self._leadership.is_possible:
             self._role_news.clear()
             self._check()
             if self.node.refusal is not None:
@@ -242,14 +212,14 @@ class RaftStore:
             await self._role_news.wait()
 
     def _open(self, log_directories: Collection[str]) -> None:
-        own = self._own
+        own, quorum = self._own, self._follower.quorum
         self._identity = identify_node(
             self._files, own, log_directories, self._random, self._clock.wall_ms()
         )
-        sole = SoleLog(own.id, self._folder, self._quorum, self._minimum)
+        sole = SoleLog(own.id, self._folder, quorum, self._minimum)
         opened = self._log.read(
             self._identity.cluster_id,
-            self._quorum,
+            quorum,
             own.static_voters,
             sole.look if own.is_sole_voter else None,
         )
@@ -261,26 +231,20 @@ class RaftStore:
         image = replay.image(snapshot.end_offset)
         if snapshot.end_offset == NO_SNAPSHOT.end_offset:
             # What the format tool wrote is not in the log: the first controller writes it there.
-            self._first_changes = list(image.as_changes()) or formatted_changes(
+            self._leadership.first_changes = list(image.as_changes()) or formatted_changes(
                 self._files, own.metadata_directory
             )
             image = MetadataImage(cluster_id=self._identity.cluster_id)
-        self._image = image
-        self._committed = Offset(snapshot.end_offset)
-        self._applier = self._new_applier()
+        self._follower.open(image, Offset(snapshot.end_offset))
         self._promised = read_quorum_state(self._files, self._folder)
 
     async def caught_up(self) -> None:
         """Return once the image has all that was committed when a leader was first heard of."""
         self._check()
-        while self._goal < 0 or self._applied_offset < self._goal:
+        while self._goal < 0 or self._follower.applied_offset < self._goal:
             self._role_news.clear()
             await self._role_news.wait()
             self._check()
-
-    @property
-    def _applied_offset(self) -> int:
-        return -1 if self._applier is None else self._applier.applied_offset
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -295,23 +259,20 @@ class RaftStore:
             callback(self._failure)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        return self._listeners.subscribe(listener)
+        return self._follower.subscribe(listener)
 
     async def close(self) -> None:
         """Hand over if this node leads, finish what is written, and give everything back."""
         if self._is_closed:
             return
-        if self._tenure is not None:
-            self._tenure.give_back()
+        if self.tenure is not None:
+            self.tenure.give_back()
         await self.node.stop(STOP_PATIENCE_S)
         self._is_closed = True
-        self._end_tenure()
+        self._leadership.end()
         self._role_news.set()
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
-        if self._commits:
-            await asyncio.wait(tuple(self._commits))
+        await self._follower.close()
+        await self._leadership.finish()
         await self._log.close()
         await self.peers.close()
 
@@ -347,24 +308,15 @@ class RaftStore:
     def role_changed(self, change: out.RoleChanged) -> None:
         """Take note of another role, epoch or leader."""
         self._role_lines.changed(change)
-        self._role = change
-        tenure = self._tenure
-        if self._is_waiting_for_disk:
-            self._fail_pending(self._disk_error())
-        elif tenure is not None and (
-            change.role is not Role.LEADER or change.epoch != tenure.epoch
-        ):
-            self._end_tenure()
+        self._leadership.role_changed(change)
         self._tell_news()
 
-    @property
-    def _is_waiting_for_disk(self) -> bool:
-        """Whether the only voter cannot write: nobody else leads, so it stays the controller."""
+    def _disk_error(self) -> StoreFailed | None:
+        """Say what keeps the only voter from writing; None if nothing does, or others vote too."""
         node = self.node
-        return self._own.is_sole_voter and node.life is None and node.refusal is not None
-
-    def _disk_error(self) -> StoreFailed:
-        return StoreFailed(f"{self._folder} cannot be written: {self.node.refusal}")
+        if not self._own.is_sole_voter or node.life is not None or node.refusal is None:
+            return None
+        return StoreFailed(f"{self._folder} cannot be written: {node.refusal}")
 
     def _tell_news(self) -> None:
         self._role_news.set()
@@ -374,53 +326,26 @@ class RaftStore:
         """End for a reason that will not pass."""
         if self._failure is None:
             self._failure = error
-            self._end_tenure()
+            self._leadership.end()
             self._role_news.set()
             if self._failed is not None:
                 self._failed(error)
 
-    # From the log to the image
+    # The image
 
     def committed(self, offset: Offset) -> None:
         """Let the image follow."""
-        self._committed = offset
-        self._has_more.set()
+        self._follower.committed(offset)
 
-    async def _follow(self) -> None:
-        while True:
-            await self._has_more.wait()
-            self._has_more.clear()
-            try:
-                async with self._applying:
-                    await self._apply()
-            except (CorruptRecords, InvariantViolated) as error:
-                self.failed(StorageError(self._folder, f"does not add up: {error}"))
-                return
-            except MoldauError as error:
-                self.failed(error)
-                return
-            except OSError as error:
-                self.failed(StorageError(self._folder, f"cannot be read: {error}"))
-                return
-
-    async def _apply(self) -> None:
-        applier, end, pending = self._applier, self._committed, self._pending
-        assert applier is not None  # it was opened
-        if pending is not None and pending.image is not None:
-            if pending.version <= end:
-                await applier.apply_up_to(pending.first_offset)
-                applier.adopt(pending.changes, pending.image)
-            else:
-                # Its first batches are committed. It is adopted as a whole, so none is read back.
-                end = min(end, Offset(pending.first_offset))
-        await applier.apply_up_to(end)
-        if pending is not None and pending.version <= end:
-            self._pending = None
-            pending.finish()
-        if self._may_lead and self._goal < 0:
-            self._goal = end
+    async def install(self, snapshot: SnapshotId) -> None:
+        """Put a snapshot in place of the log, and go on with its image."""
+        await self._follower.install(snapshot)
         self._tell_news()
-        self._log.keep_snapshots(self._snapshot_state)
+
+    def _applied(self, offset: Offset) -> None:
+        if self._leadership.is_possible and self._goal < 0:
+            self._goal = offset
+        self._tell_news()
 
     def leader_answered(self, high_watermark: int) -> None:
         """Take note how far the log was committed when a leader was first heard of."""
@@ -439,163 +364,21 @@ class RaftStore:
         self.failed(other_cluster_error(self._own, self.identity))
         return False
 
-    def _new_applier(self) -> LogApplier:
-        return LogApplier(self._log.journal, self._image, self._quorum, self._publish)
-
-    def _publish(self, changes: Sequence[Change], image: MetadataImage) -> None:
-        self._image = image
-        if not changes:
-            return
-        try:
-            self._listeners.tell(changes, image)
-        except Exception as error:
-            # All others have heard. Whoever has asked for the commit is told.
-            if self._pending is not None and self._pending.image is image:
-                self._pending.listener_error = error
-            else:
-                logger.exception("a listener of the metadata failed")
-
-    def _snapshot_state(self) -> SnapshotState | None:
-        journal = self._log.journal
-        if self._image.version != journal.next_offset:
-            return None
-        return SnapshotState(self._image, journal.last_epoch, self._quorum.control)
-
-    async def install(self, wanted: SnapshotId) -> None:
-        """Put a snapshot in place of the log, and go on with its image.
-
-        Listeners hear what it changes. Nobody reads the log meanwhile: it begins anew.
-        """
-        async with self._applying:
-            snapshot = await self._log.install(wanted)
-            changes: list[Change] = []
-            for count, piece in enumerate(difference_in_pieces(self._image, snapshot.image), 1):
-                changes += piece
-                if not count % CHANGES_PER_TURN:
-                    await asyncio.sleep(0)
-            self._quorum = snapshot.quorum
-            self._publish(changes, snapshot.image)
-            self._applier = self._new_applier()
-        self._tell_news()
-
     # Being the controller
 
     @property
-    def _may_lead(self) -> bool:
-        """Whether this node leads, and its image has all that was committed before it did."""
-        role = self._role
-        return (
-            role.role is Role.LEADER
-            and NO_OFFSET < role.epoch_start < self._committed
-            and role.epoch_start < self._applied_offset
-        )
+    def tenure(self) -> Tenure | None:
+        """This node's time as the active controller, if it is that."""
+        return self._leadership.tenure
 
     async def leads(self) -> None:
         """Return when this node may claim the controllership."""
         self._check()
-        while not self._may_lead or self._tenure is not None:
+        while not self._leadership.is_possible or self.tenure is not None:
             self._role_news.clear()
             await self._role_news.wait()
             self._check()
 
     async def claim(self) -> Tenure | None:
         self._check()
-        if self._tenure is not None and not self._tenure.is_over:
-            return self._tenure
-        if not self._may_lead:
-            return None
-        tenure = self._tenure = Tenure(self._role.epoch, self._commit)
-        try:
-            await self._commit_first(tenure)
-        except Exception as error:
-            self._end_tenure()
-            if not isinstance(error, MoldauError):
-                raise
-            logger.warning("not the controller: %s", error)
-            return None
-        return None if tenure.is_over else tenure
-
-    async def _commit_first(self, tenure: Tenure) -> None:
-        """End a commit that a former leader has left half done; write what a new cluster has."""
-        applier = self._applier
-        assert applier is not None  # it was opened
-        if self._image.features:
-            changes = self._minimum.corrected(self._image)
-        else:
-            changes = list(self._first_changes or FIRST_FEATURES)
-            after = self._image.apply(changes, self._image.version)
-            changes += self._minimum.stated(after)
-        if changes or applier.is_in_transaction:
-            is_aborting = applier.is_in_transaction
-            await self._commit(tenure, self._image.version, changes, is_aborting=is_aborting)
-
-    @property
-    def tenure(self) -> Tenure | None:
-        """This node's time as the active controller, if it is that."""
-        return self._tenure
-
-    def _end_tenure(self) -> None:
-        tenure, self._tenure = self._tenure, None
-        if tenure is not None:
-            tenure.end()
-        self._fail_pending(OutcomeUnknown("the leadership was lost during a commit"))
-
-    def _fail_pending(self, error: StoreFailed) -> None:
-        pending, self._pending = self._pending, None
-        self._has_more.set()
-        if pending is not None and not pending.done.done():
-            # Also where it is committed but not applied: then the log says so, to all alike.
-            pending.done.set_exception(error)
-
-    async def _commit(
-        self,
-        tenure: Tenure,
-        expected_version: int,
-        changes: Sequence[Change],
-        *,
-        is_aborting: bool = False,
-    ) -> int:
-        # A task of its own, shielded: if the caller is cancelled, the commit still finishes.
-        work = self._commit_in_turn(tenure, expected_version, tuple(changes), is_aborting)
-        task = asyncio.ensure_future(work)
-        self._commits.add(task)
-        task.add_done_callback(self._commits.discard)
-        return await shielded(task)
-
-    async def _commit_in_turn(
-        self, tenure: Tenure, expected_version: int, changes: tuple[Change, ...], is_aborting: bool
-    ) -> int:
-        async with self._turn:
-            self._check()
-            tenure.check()
-            if self._is_waiting_for_disk:
-                raise self._disk_error()
-            image = self._image
-            if expected_version != image.version:
-                raise VersionConflict(expected_version, image.version)
-            if not changes and not is_aborting:
-                return expected_version
-            now_ms = self._clock.wall_ms()
-            prepared = await prepare_commit(image, changes, now_ms, is_aborting=is_aborting)
-            pending = self._append(tenure, prepared, is_read_back=is_aborting)
-            await pending.done
-            return pending.version
-
-    def _append(
-        self, tenure: Tenure, commit: PreparedCommit, *, is_read_back: bool
-    ) -> PendingCommit:
-        """Append all batches in one turn, under one leadership."""
-        tenure.check()
-        life = self.node.life
-        if life is None or life.state.role is not Role.LEADER or life.epoch != tenure.epoch:
-            raise ControllerFenced(tenure.epoch)
-        first = life.log.end_offset
-        for batch in commit.batches:
-            self.node.append(batch, batch.record_count)
-        if tenure.is_over:
-            raise OutcomeUnknown("the leadership was lost during a commit")
-        version = first + commit.record_count
-        image = None if is_read_back else commit.image_at(version)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._pending = PendingCommit(first, version, commit.changes, image, done)
-        return self._pending
+        return await self._leadership.claim()
