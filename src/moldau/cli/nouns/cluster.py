@@ -60,7 +60,7 @@ def status(session: Session, data: Path | None, zookeeper_connect: str | None) -
 @cluster.command()
 @watching
 def health(session: Session) -> None:
-    """Tell whether every partition is led and replicated; the status is 1 if not."""
+    """Tell whether metadata and partitions are led and replicated; the status is 1 if not."""
     session.show(health_report)
 
 
