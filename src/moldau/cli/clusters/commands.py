@@ -90,7 +90,11 @@ member_argument = click.argument("name", metavar="NODE|zookeeper", type=MemberNa
     "--zookeeper-connect", metavar="HOST:PORT,...[/CHROOT]",
     help="Keep the metadata in this ZooKeeper, which runs already.",
 )  # fmt: skip
-@click.option("--override", multiple=True, metavar="KEY=VALUE", help="Set one key; repeatable.")
+@click.option(
+    "--override", multiple=True, metavar="KEY=VALUE",
+    help="Set one key of all nodes; repeatable. moldau.metrics.listen names the port of broker 1:"
+    " node N has the (N-1)th after it.",
+)  # fmt: skip
 @click.option("--detach", is_flag=True, help="Return once all brokers are up.")
 def up(
     data: Path,
@@ -135,7 +139,7 @@ def up(
             with preparing.starting(data):
                 cluster = preparing.claim(data, brokers, base_port, choice, controllers)
                 processes.refuse_running(cluster.members, _RUNS_ALREADY)
-                preparing.refuse_taken_ports(cluster)
+                preparing.refuse_taken_ports(cluster, overrides)
                 for warning in preparing.check_settings(cluster, overrides):
                     _say(warning)
                 preparing.check_zookeeper(cluster)

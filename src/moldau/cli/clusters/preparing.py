@@ -32,7 +32,13 @@ from moldau.cli.clusters.layout import (
     find_cluster,
     refuse_other_shape,
 )
-from moldau.cli.clusters.properties import environment, properties_text, zookeeper_properties_text
+from moldau.cli.clusters.properties import (
+    METRICS,
+    environment,
+    overrides_of,
+    properties_text,
+    zookeeper_properties_text,
+)
 from moldau.cli.frame.failures import reason_of
 from moldau.cli.zookeeper.connection import connect_to, require_kazoo
 from moldau.cli.zookeeper.installation import find_installation
@@ -94,12 +100,19 @@ def check_zookeeper(cluster: ClusterFolder) -> None:
         connect_to(cluster.zookeeper_connect).close()
 
 
-def refuse_taken_ports(cluster: ClusterFolder) -> None:
-    """Raise UserError if a port that the cluster needs is in use."""
+def refuse_taken_ports(cluster: ClusterFolder, overrides: Mapping[str, str]) -> None:
+    """Raise UserError if a port that the cluster needs is in use, or needed twice."""
     needed = {member.port: member.name for member in cluster.members}
     for broker in cluster.brokers:
         if broker.controller_port is not None:
             needed[broker.controller_port] = f"the controller of {broker.name}"
+    for node in cluster.nodes:
+        address = overrides_of(node, overrides).get(METRICS, "")
+        _, _, port_text = address.rpartition(":")
+        if port_text.isdecimal() and (other := needed.get(int(port_text))) is not None:
+            raise UserError(
+                f"{METRICS}: the metrics of {node.name} would be at {address}, the port of {other}"
+            )
     for port, user in needed.items():
         with socket.socket() as probe:
             # As brokers do, so that connections that have just ended do not count.
@@ -118,7 +131,7 @@ def check_settings(cluster: ClusterFolder, overrides: Mapping[str, str]) -> list
     for node in cluster.nodes:
         settings = BrokerSettings.load(
             properties_text(cluster, node, {}),
-            overrides,
+            overrides_of(node, overrides),
             environment(os.environ),
             read_file=lambda path: Path(path).read_text(encoding="utf-8"),
         )
@@ -135,7 +148,7 @@ def prepare(cluster: ClusterFolder, overrides: Mapping[str, str]) -> None:
     for node in cluster.nodes:
         format_directory(cluster, node)
     for node in cluster.nodes:
-        text = properties_text(cluster, node, overrides)
+        text = properties_text(cluster, node, overrides_of(node, overrides))
         with _writing(node.properties):
             node.properties.write_text(text, encoding="utf-8")
     if (zookeeper := cluster.zookeeper) is not None:

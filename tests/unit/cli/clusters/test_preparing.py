@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from kits.cli_kit import moldau
 from kits.local_cluster import free_base_port
 from moldau.base.errors import ConfigError, UserError
 from moldau.base.properties import parse_properties
@@ -25,6 +26,7 @@ from moldau.cli.clusters.preparing import (
     refuse_taken_ports,
     starting,
 )
+from moldau.cli.clusters.properties import metrics_of
 
 
 def prepared(path, brokers=None, port=None, overrides=(), zookeeper=None, controllers=None):
@@ -165,17 +167,17 @@ def test_a_port_in_use_is_told_and_leaves_the_choice_of_another(
 ):
     port = free_base_port(2)
     cluster = claim(tmp_path, 2, port, zookeeper, controllers)
-    refuse_taken_ports(cluster)
+    refuse_taken_ports(cluster, {})
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port + offset))
         taken.listen()
         told = f"{user} cannot listen on 127.0.0.1:{port + offset}: Address already in use"
         with pytest.raises(UserError, match=f"^{told}; --base-port chooses other ports$"):
-            refuse_taken_ports(cluster)
+            refuse_taken_ports(cluster, {})
         assert find_cluster(tmp_path) is None
         prepare(cluster, {})
         with pytest.raises(UserError, match=f"^{told}$"):
-            refuse_taken_ports(cluster)
+            refuse_taken_ports(cluster, {})
 
 
 def test_settings_that_brokers_refuse_are_refused_at_once(tmp_path):
@@ -204,3 +206,37 @@ def test_a_path_that_cannot_be_a_folder_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot use"), starting(tmp_path / "file"):
         pass
+
+
+METRICS = "moldau.metrics.listen"
+
+
+def test_each_node_serves_metrics_on_a_port_of_its_own(tmp_path):
+    overrides = {METRICS: "127.0.0.1:9404"}
+    cluster = claim(tmp_path, 2, 19092, controller_count=1)
+    assert check_settings(cluster, overrides) == []
+    with starting(tmp_path):
+        prepare(cluster, overrides)
+    written = {one.node_id: metrics_of(one) for one in cluster.nodes}
+    assert written == {1: "127.0.0.1:9404", 2: "127.0.0.1:9405", 11: "127.0.0.1:9414"}
+    told = moldau("cluster", "status", "--data", tmp_path, "-o", "json").data
+    shown = {one["id"]: one["metrics"] for one in [*told["brokers"], *told["controllers"]]}
+    assert shown == written
+
+
+@pytest.mark.parametrize("value", ["", "127.0.0.1:0", "127.0.0.1:9404"])
+def test_metrics_of_the_first_broker_are_where_they_were_asked_for(tmp_path, value):
+    cluster = prepared(tmp_path, 1, 19092, {METRICS: value})
+    assert metrics_of(cluster.node(1)) == (value or None)
+
+
+def test_metrics_on_the_port_of_a_node_are_refused(tmp_path):
+    cluster = claim(tmp_path, 2, port := free_base_port(2))
+    told = f"the metrics of broker 2 would be at 127.0.0.1:{port}, the port of broker 1"
+    with pytest.raises(UserError, match=told):
+        refuse_taken_ports(cluster, {METRICS: f"127.0.0.1:{port - 1}"})
+
+
+def test_metrics_past_the_last_port_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match=METRICS):
+        check_settings(claim(tmp_path, 2, 19092), {METRICS: "127.0.0.1:65535"})
