@@ -201,9 +201,10 @@ def start(names: tuple[int | str, ...], data: Path) -> None:
         zookeeper = cluster.zookeeper
         if zookeeper is not None and processes.running_id(zookeeper) is None:
             members = list(dict.fromkeys([zookeeper, *members]))
-        for member in members:
-            if isinstance(member, LocalNode):
-                preparing.format_directory(cluster, member)
+        nodes = [member for member in members if isinstance(member, LocalNode)]
+        preparing.refuse_lost_votes(cluster, nodes)
+        for node in nodes:
+            preparing.format_directory(cluster, node)
         try:
             bring_up(members, signals, click.echo)
         except Interrupted:

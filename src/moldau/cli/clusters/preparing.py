@@ -10,7 +10,7 @@ import fcntl
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -44,6 +44,7 @@ from moldau.cli.zookeeper.connection import connect_to, require_kazoo
 from moldau.cli.zookeeper.installation import find_installation
 from moldau.cluster.formatting import identify_directories
 from moldau.server.configuration.settings import BrokerSettings
+from moldau.storage.checkpoints import META_PROPERTIES
 from moldau.storage.disk import Disk
 
 BROKER_COUNT: Final = 3
@@ -145,6 +146,7 @@ def prepare(cluster: ClusterFolder, overrides: Mapping[str, str]) -> None:
         path = cluster.path / FILE_NAME
         with _writing(path):
             write_atomically(Disk(), str(path), encode(cluster.shape))
+    refuse_lost_votes(cluster, cluster.nodes)
     for node in cluster.nodes:
         format_directory(cluster, node)
     for node in cluster.nodes:
@@ -175,6 +177,30 @@ def format_directory(cluster: ClusterFolder, node: LocalNode) -> None:
             cluster.shape.cluster_id,
             founds_cluster=node.is_voter,
         )
+
+
+def refuse_lost_votes(cluster: ClusterFolder, nodes: Iterable[LocalNode]) -> None:
+    """Raise UserError if a voter among others had a formatted directory and has it no more.
+
+    It has forgotten its votes, and could give its majority to a second leader of the same epoch.
+    Where all votes are lost, nothing is left that they could contradict.
+    """
+    has_votes = any(_is_formatted(one) for one in cluster.voters)
+    # Settings are written once all directories are formatted: without any, this one may be new.
+    if not has_votes or not any(one.properties.exists() for one in cluster.nodes):
+        return
+    for node in nodes:
+        if node.is_voter and not _is_formatted(node):
+            raise UserError(
+                f"{node.data} is not formatted any more: {node.name} has lost its disk, and with it"
+                " what it has voted. Bring that disk back; or format another one (moldau"
+                f" kafka-storage format -t {cluster.shape.cluster_id} -c {node.properties}), start"
+                f" it, and run moldau quorum replace {node.node_id}"
+            )
+
+
+def _is_formatted(node: LocalNode) -> bool:
+    return (node.data / META_PROPERTIES).exists()
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import socket
 
 import pytest
@@ -240,3 +242,44 @@ def test_metrics_on_the_port_of_a_node_are_refused(tmp_path):
 def test_metrics_past_the_last_port_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=METRICS):
         check_settings(claim(tmp_path, 2, 19092), {METRICS: "127.0.0.1:65535"})
+
+
+def lose_disk(node):
+    shutil.rmtree(node.data)
+
+
+def test_a_voter_that_has_lost_its_disk_is_not_formatted_again(tmp_path):
+    cluster = prepared(tmp_path, 4, 19092)
+    lose_disk(cluster.node(2))
+    (cluster.node(2).properties).unlink()  # the folder of the whole node may be gone
+    told = r"broker-2/data is not formatted any more: .* moldau quorum replace 2$"
+    with pytest.raises(UserError, match=told):
+        prepared(tmp_path)
+    ran = moldau("cluster", "start", 1, 2, "--data", tmp_path)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (1, "", 1)
+    assert re.search(told, ran.err.rstrip())
+    assert not cluster.node(2).data.exists()
+
+
+def test_a_broker_without_a_vote_is_formatted_again(tmp_path):
+    cluster = prepared(tmp_path, 4, 19092)
+    lose_disk(cluster.node(4))
+    prepared(tmp_path)
+    assert identity(cluster.node(4))["cluster.id"] == cluster.shape.cluster_id
+
+
+def test_a_cluster_of_which_all_votes_are_lost_begins_anew(tmp_path):
+    cluster = prepared(tmp_path, 3, 19092)
+    for node in cluster.nodes:
+        lose_disk(node)
+    prepared(tmp_path)
+    assert all(node.data.exists() for node in cluster.nodes)
+
+
+def test_a_first_start_that_was_interrupted_goes_on(tmp_path):
+    cluster = prepared(tmp_path, 3, 19092)
+    for node in cluster.nodes:
+        node.properties.unlink()
+    lose_disk(cluster.node(3))
+    prepared(tmp_path)
+    assert cluster.node(3).data.exists()
