@@ -223,6 +223,10 @@ def test_no_voter_is_removed_that_the_majority_needs(tmp_path: Path) -> None:
             eventually(is_told, "the status says that the majority is lost")
         except AssertionError as error:
             raise AssertionError(f"{error}; it says {told[-1]!r}") from error
+        for words in ("status", "health"):
+            shown = moldau("cluster", words, "-b", address, "-o", "json")
+            assert (shown.data["controller"], shown.data["broker_count"]) == (None, 1)
+            assert "nobody leads it" in shown.data["quorum_problem"]
         status = cluster.quorum("status", "-X", "default.api.timeout.ms=1000", via=leader)
         assert (status.status > 0, status.out, status.err.count("\n")) == (True, "", 1), status
 

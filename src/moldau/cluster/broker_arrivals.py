@@ -26,33 +26,6 @@ from moldau.cluster.partition_update import PartitionTarget
 from moldau.cluster.steps import Step, change_partitions
 
 
-def broker_came(
-    image: MetadataImage,
-    broker: Broker,
-    *,
-    may_lack_records: bool,
-    unclean_by_default: bool = False,
-) -> Iterator[Step]:
-    """Register a broker, and elect leaders where there was no candidate before.
-
-    `may_lack_records` tells that its disk may have lost committed records.
-    """
-    return brokers_changed(
-        image,
-        {**image.brokers, broker.id: broker},
-        {broker.id} if may_lack_records else (),
-        unclean_by_default=unclean_by_default,
-    )
-
-
-def broker_left(
-    image: MetadataImage, broker_id: BrokerId, *, unclean_by_default: bool = False
-) -> Iterator[Step]:
-    """Unregister a broker whose session has ended, and elect leaders in its place."""
-    live = {one: broker for one, broker in image.brokers.items() if one != broker_id}
-    return brokers_changed(image, live, unclean_by_default=unclean_by_default)
-
-
 def brokers_changed(
     image: MetadataImage,
     live: Mapping[BrokerId, Broker],

@@ -17,6 +17,7 @@ from moldau.client.admin import (
     Results,
     TopicDescription,
 )
+from moldau.client.errors import NotLeaderOrFollower, UnsupportedVersion
 
 
 def partition(number=0, leader=1, replicas=(1, 2, 3), isr=(1, 2, 3)):
@@ -41,9 +42,16 @@ def test_the_worst_of_a_partition_is_named(told, min_isr, trouble):
 class Told:
     """An admin that tells of one topic."""
 
-    def __init__(self, *partitions, controller=1):
+    def __init__(self, *partitions, controller=1, quorum_error=None):
         self._topic = TopicDescription("orders", None, False, partitions)
         self._controller = controller
+        self._quorum_error = quorum_error or UnsupportedVersion("the metadata is in ZooKeeper")
+
+    async def describe_metadata_quorum(self, *, timeout_ms):
+        raise self._quorum_error
+
+    async def describe_api_versions(self, brokers, *, timeout_ms):
+        return Results({one: {} for one in brokers}, {})
 
     async def describe_cluster(self):
         return ClusterDescription("c", self._controller, (BrokerDescription(1, "h", 1),))
@@ -82,3 +90,12 @@ def test_what_is_not_well_is_counted_listed_and_ends_with_one():
 
 def test_a_cluster_without_a_controller_is_not_well():
     assert asyncio.run(health_report(Told(partition(), controller=None))).status == 1
+
+
+def test_a_cluster_whose_metadata_nobody_leads_is_not_well():
+    nobody_leads = NotLeaderOrFollower("node 1 does not lead")
+    report = asyncio.run(health_report(Told(partition(isr=(1,)), quorum_error=nobody_leads)))
+    assert (report.status, report.data["healthy"], report.data["controller"]) == (1, False, None)
+    assert report.note is not None
+    assert report.note.endswith("nobody leads it: node 1 does not lead")
+    assert report.data["quorum_problem"] == report.note

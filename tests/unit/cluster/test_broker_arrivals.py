@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from kits.broker_arrivals import broker_came, broker_left
 from kits.metadata_samples import after, topic_id
-from moldau.cluster.broker_arrivals import broker_came, broker_left, brokers_changed
+from moldau.cluster.broker_arrivals import brokers_changed
 from moldau.cluster.changes import (
     BrokerChanged,
     BrokerRegistered,
@@ -126,20 +127,20 @@ def test_a_broker_that_is_not_known_can_leave():
 
 def test_a_broker_that_comes_is_registered_and_leads_what_waited_for_it():
     image = cluster(live=(2,), leader=NO_LEADER, isr=(), eligible_leaders=(1,), replicas=(1, 2))
-    steps = list(broker_came(image, life(1, 20), may_lack_records=False))
+    steps = list(broker_came(image, life(1, 20)))
     assert steps[0] == BrokerRegistered(life(1, 20))
     assert state(after(image, steps)) == (1, (1,), ())
 
 
 def test_a_broker_that_comes_does_not_take_over_what_others_lead():
     image = cluster(live=(2, 3), leader=2, isr=(2, 3))
-    steps = list(broker_came(image, life(1, 20), may_lack_records=False))
+    steps = list(broker_came(image, life(1, 20)))
     assert steps == [BrokerRegistered(life(1, 20))]
 
 
 def test_an_older_life_leaves_when_the_next_one_comes():
     image = cluster()
-    steps = list(broker_came(image, life(1, 20), may_lack_records=False))
+    steps = list(broker_came(image, life(1, 20)))
     assert steps == [
         BrokerUnregistered(1, 10),
         BrokerRegistered(life(1, 20)),
@@ -149,7 +150,7 @@ def test_an_older_life_leaves_when_the_next_one_comes():
 
 def test_an_older_life_that_no_image_knows_leaves_too():
     image = cluster(live=(2, 3))
-    now = after(image, broker_came(image, life(1, 20), may_lack_records=False))
+    now = after(image, broker_came(image, life(1, 20)))
     assert state(now) == (2, (2, 3), ())
 
 
@@ -176,7 +177,7 @@ def test_one_that_may_lack_records_is_neither_in_sync_nor_eligible():
 
 def test_one_that_lacks_nothing_stays_eligible():
     image = cluster(minimum=3)
-    now = after(image, broker_came(image, life(1, 20), may_lack_records=False))
+    now = after(image, broker_came(image, life(1, 20)))
     assert state(now) == (2, (2, 3), (1,))
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from kits.broker_arrivals import broker_left
 from kits.metadata_samples import after, decided, with_brokers, with_topic
 from moldau.base.ids import PartitionKey
-from moldau.cluster.broker_arrivals import broker_left
 from moldau.cluster.changes import BrokerChanged, PartitionChanged
 from moldau.cluster.controlled_shutdown import ShutdownAnswer, answer_shutdown_request
 from moldau.cluster.isr_changes import IsrProposal, alter_partitions

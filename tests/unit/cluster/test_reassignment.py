@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kits.broker_arrivals import broker_left
 from kits.metadata_samples import after, decided, directory_id, with_brokers, with_topic
-from moldau.cluster.broker_arrivals import broker_left
 from moldau.cluster.brokers import fence_broker
 from moldau.cluster.changes import PartitionChanged
 from moldau.cluster.image import MetadataImage

@@ -91,8 +91,10 @@ member_argument = click.argument("name", metavar="NODE|zookeeper", type=MemberNa
     help="Keep the metadata in this running ZooKeeper.",
 )  # fmt: skip
 @click.option(
-    "--override", multiple=True, metavar="KEY=VALUE", help="Override one setting; repeatable."
-)
+    "--override", multiple=True, metavar="KEY=VALUE",
+    help="Override one setting of all nodes; repeatable. moldau.metrics.listen names the port of"
+    " broker 1: node N uses the (N-1)th port after it.",
+)  # fmt: skip
 @click.option("--detach", is_flag=True, help="Return once all brokers are up.")
 def up(
     data: Path,
@@ -135,7 +137,7 @@ def up(
             with preparing.starting(data):
                 cluster = preparing.claim(data, brokers, base_port, choice, controllers)
                 processes.refuse_running(cluster.members, _RUNS_ALREADY)
-                preparing.refuse_taken_ports(cluster)
+                preparing.refuse_taken_ports(cluster, overrides)
                 for warning in preparing.check_settings(cluster, overrides):
                     _say(warning)
                 preparing.check_zookeeper(cluster)
@@ -197,9 +199,10 @@ def start(names: tuple[int | str, ...], data: Path) -> None:
         zookeeper = cluster.zookeeper
         if zookeeper is not None and processes.running_id(zookeeper) is None:
             members = list(dict.fromkeys([zookeeper, *members]))
-        for member in members:
-            if isinstance(member, LocalNode):
-                preparing.format_directory(cluster, member)
+        nodes = [member for member in members if isinstance(member, LocalNode)]
+        preparing.refuse_lost_votes(cluster, nodes)
+        for node in nodes:
+            preparing.format_directory(cluster, node)
         try:
             bring_up(members, signals, click.echo)
         except Interrupted:

@@ -13,6 +13,7 @@ import click
 
 from moldau.cli.clusters.layout import ClusterFolder, LocalNode
 from moldau.cli.clusters.processes import running_id
+from moldau.cli.clusters.properties import metrics_of
 from moldau.cli.frame import client
 from moldau.cli.frame.connection import Connection
 from moldau.cli.frame.report import BAD, GOOD, Column, Report, View
@@ -142,6 +143,7 @@ def _process_row(node: LocalNode, process_id: int | None) -> dict[str, Any]:
         "state": _state(process_id),
         "pid": process_id,
         "port": node.port,
+        "metrics": metrics_of(node),
     }
 
 

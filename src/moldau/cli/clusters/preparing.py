@@ -10,7 +10,7 @@ import fcntl
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -32,12 +32,19 @@ from moldau.cli.clusters.layout import (
     find_cluster,
     refuse_other_shape,
 )
-from moldau.cli.clusters.properties import environment, properties_text, zookeeper_properties_text
+from moldau.cli.clusters.properties import (
+    METRICS,
+    environment,
+    overrides_of,
+    properties_text,
+    zookeeper_properties_text,
+)
 from moldau.cli.frame.failures import reason_of
 from moldau.cli.zookeeper.connection import connect_to, require_kazoo
 from moldau.cli.zookeeper.installation import find_installation
 from moldau.cluster.formatting import identify_directories
 from moldau.server.configuration.settings import BrokerSettings
+from moldau.storage.checkpoints import META_PROPERTIES
 from moldau.storage.disk import Disk
 
 BROKER_COUNT: Final = 3
@@ -94,12 +101,19 @@ def check_zookeeper(cluster: ClusterFolder) -> None:
         connect_to(cluster.zookeeper_connect).close()
 
 
-def refuse_taken_ports(cluster: ClusterFolder) -> None:
-    """Raise UserError if a port that the cluster needs is in use."""
+def refuse_taken_ports(cluster: ClusterFolder, overrides: Mapping[str, str]) -> None:
+    """Raise UserError if a port that the cluster needs is in use, or needed twice."""
     needed = {member.port: member.name for member in cluster.members}
     for broker in cluster.brokers:
         if broker.controller_port is not None:
             needed[broker.controller_port] = f"the controller of {broker.name}"
+    for node in cluster.nodes:
+        address = overrides_of(node, overrides).get(METRICS, "")
+        _, _, port_text = address.rpartition(":")
+        if port_text.isdecimal() and (other := needed.get(int(port_text))) is not None:
+            raise UserError(
+                f"{METRICS}: the metrics of {node.name} would be at {address}, the port of {other}"
+            )
     for port, user in needed.items():
         with socket.socket() as probe:
             # As brokers do, so that connections that have just ended do not count.
@@ -118,7 +132,7 @@ def check_settings(cluster: ClusterFolder, overrides: Mapping[str, str]) -> list
     for node in cluster.nodes:
         settings = BrokerSettings.load(
             properties_text(cluster, node, {}),
-            overrides,
+            overrides_of(node, overrides),
             environment(os.environ),
             read_file=lambda path: Path(path).read_text(encoding="utf-8"),
         )
@@ -132,10 +146,11 @@ def prepare(cluster: ClusterFolder, overrides: Mapping[str, str]) -> None:
         path = cluster.path / FILE_NAME
         with _writing(path):
             write_atomically(Disk(), str(path), encode(cluster.shape))
+    refuse_lost_votes(cluster, cluster.nodes)
     for node in cluster.nodes:
         format_directory(cluster, node)
     for node in cluster.nodes:
-        text = properties_text(cluster, node, overrides)
+        text = properties_text(cluster, node, overrides_of(node, overrides))
         with _writing(node.properties):
             node.properties.write_text(text, encoding="utf-8")
     if (zookeeper := cluster.zookeeper) is not None:
@@ -162,6 +177,30 @@ def format_directory(cluster: ClusterFolder, node: LocalNode) -> None:
             cluster.shape.cluster_id,
             founds_cluster=node.is_voter,
         )
+
+
+def refuse_lost_votes(cluster: ClusterFolder, nodes: Iterable[LocalNode]) -> None:
+    """Raise UserError if a voter among others had a formatted directory and has it no more.
+
+    It has forgotten its votes, and could give its majority to a second leader of the same epoch.
+    Where all votes are lost, nothing is left that they could contradict.
+    """
+    has_votes = any(_is_formatted(one) for one in cluster.voters)
+    # Settings are written once all directories are formatted: without any, this one may be new.
+    if not has_votes or not any(one.properties.exists() for one in cluster.nodes):
+        return
+    for node in nodes:
+        if node.is_voter and not _is_formatted(node):
+            raise UserError(
+                f"{node.data} is not formatted any more: {node.name} has lost its disk, and with it"
+                " what it has voted. Bring that disk back; or format another one (moldau"
+                f" kafka-storage format -t {cluster.shape.cluster_id} -c {node.properties}), start"
+                f" it, and run moldau quorum replace {node.node_id}"
+            )
+
+
+def _is_formatted(node: LocalNode) -> bool:
+    return (node.data / META_PROPERTIES).exists()
 
 
 @contextmanager

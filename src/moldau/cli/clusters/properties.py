@@ -7,8 +7,14 @@ from pathlib import Path
 from typing import Final
 
 from moldau.base.errors import UserError
-from moldau.base.properties import format_properties
-from moldau.cli.clusters.layout import HOST, ClusterFolder, LocalNode, LocalZooKeeper
+from moldau.base.properties import format_properties, parse_properties
+from moldau.cli.clusters.layout import (
+    FIRST_BROKER,
+    HOST,
+    ClusterFolder,
+    LocalNode,
+    LocalZooKeeper,
+)
 
 REPLICAS: Final = 3
 MIN_ISR: Final = 2
@@ -16,6 +22,9 @@ MIN_ISR: Final = 2
 HEADING: Final = "# Written at every `moldau cluster up`: set keys with its --override.\n"
 
 ZOOKEEPER_HEADING: Final = "# Written at every `moldau cluster up`.\n"
+
+METRICS: Final = "moldau.metrics.listen"
+"""The one key whose value differs from node to node although the user sets it."""
 
 FIXED: Final = frozenset(
     (
@@ -44,6 +53,26 @@ def properties_text(cluster: ClusterFolder, node: LocalNode, overrides: Mapping[
     own = _on_zookeeper if cluster.shape.zookeeper is not None else _in_quorum
     settings = {**own(cluster, node), **_replication(cluster), **overrides}
     return HEADING + format_properties(settings)
+
+
+def overrides_of(node: LocalNode, overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return what the user sets for one node: its metrics have a port of their own.
+
+    The user names the port of broker 1. Numbers of nodes follow their ports, here as well.
+    """
+    host, _, port = overrides.get(METRICS, "").rpartition(":")
+    if not host or not port.isdecimal() or int(port) == 0:
+        return dict(overrides)
+    return {**overrides, METRICS: f"{host}:{int(port) + node.node_id - FIRST_BROKER}"}
+
+
+def metrics_of(node: LocalNode) -> str | None:
+    """Return where a node serves metrics, as its settings say; None if it serves none."""
+    try:
+        written = node.properties.read_text(encoding="utf-8")
+    except OSError:
+        return None
+    return parse_properties(written).get(METRICS) or None
 
 
 def zookeeper_properties_text(zookeeper: LocalZooKeeper) -> str:

@@ -62,7 +62,7 @@ def status(session: Session, data: Path | None, zookeeper_connect: str | None) -
 @cluster.command()
 @watching
 def health(session: Session) -> None:
-    """Check that every partition has a leader and all replicas; exit with 1 if not."""
+    """Check that the metadata and every partition have a leader and all replicas; 1 if not."""
     session.show(health_report)
 
 

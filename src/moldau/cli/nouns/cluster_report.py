@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
-from moldau.base.errors import UserError
 from moldau.cli.frame import client
 from moldau.cli.frame.report import BAD, DOUBTFUL, Column, Report, View
 from moldau.cli.nouns.broker import rows_of
-from moldau.cli.nouns.quorum_report import PROGRESS, ROLE, Quorum, ask_quorum, quorum_data
-
-QUORUM_PATIENCE_MS: Final = 3_000
-"""How long the quorum may take. Without a majority it has no leader, and that is to be shown."""
+from moldau.cli.nouns.cluster_view import ask_brokers, check_leader
+from moldau.cli.nouns.quorum_report import PROGRESS, ROLE, Quorum, quorum_data
 
 SUMMARY = (
     Column("cluster_id", "CLUSTER"),
@@ -60,16 +57,14 @@ Status = dict[str, Any]
 
 async def ask_status(admin: client.AsyncAdmin) -> Status:
     """Ask a cluster for its brokers, its controller and the state of its partitions."""
-    described = await admin.describe_cluster()
-    names = await admin.list_topics(include_internal=True)
-    topics = list((await admin.describe_topics(names)).ok.values())
+    view = await check_leader(admin, await ask_brokers(admin))
+    described, topics = view.cluster, view.topics
     lacking = [
         _partition_row(topic.name, one)
         for topic in topics
         for one in topic.partitions
         if len(one.isr) < len(one.replicas)
     ]
-    quorum, problem = await _ask_quorum(admin)
     return {
         "cluster_id": described.cluster_id,
         "controller": described.controller_id,
@@ -79,20 +74,13 @@ async def ask_status(admin: client.AsyncAdmin) -> Status:
         "under_replicated_count": len(lacking),
         "brokers": [_broker_row(row) for row in rows_of(described, topics)],
         "under_replicated": lacking,
-        "quorum": quorum,
-        "quorum_problem": problem,
+        "quorum": _quorum_of_several(view.quorum),
+        "quorum_problem": view.quorum_problem,
     }
 
 
-async def _ask_quorum(admin: client.AsyncAdmin) -> tuple[Quorum | None, str | None]:
-    """Ask who leads the metadata; return that, or why it is not known."""
-    try:
-        quorum = await ask_quorum(admin, timeout_ms=QUORUM_PATIENCE_MS)
-    except UserError:
-        return None, None  # there is none
-    except client.ClientError as error:
-        return None, f"the metadata quorum does not answer or has no leader: {error.what}"
-    return (quorum_data(quorum) if len(quorum.voters) > 1 else None), None
+def _quorum_of_several(quorum: client.MetadataQuorum | None) -> Quorum | None:
+    return None if quorum is None or len(quorum.voters) == 1 else quorum_data(quorum)
 
 
 def report_of(status: Status, broker_columns: Sequence[Column]) -> Report:

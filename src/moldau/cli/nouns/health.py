@@ -6,6 +6,7 @@ from typing import Any
 
 from moldau.cli.frame import client
 from moldau.cli.frame.report import BAD, GOOD, Column, Report, View
+from moldau.cli.nouns.cluster_view import ask_brokers, check_leader
 from moldau.cli.operations.configs import MIN_ISR, configs_of_topics, min_isr_of
 
 UNWELL = 1
@@ -33,11 +34,10 @@ KINDS = ("leaderless", "under_min_isr", "under_replicated")
 
 
 async def health_report(admin: client.AsyncAdmin) -> Report:
-    """Look at every partition."""
-    cluster = await admin.describe_cluster()
-    names = await admin.list_topics(include_internal=True)
-    topics = (await admin.describe_topics(names)).ok.values()
-    configs = await configs_of_topics(admin, [topic.name for topic in topics], [MIN_ISR])
+    """Look at who leads the metadata, and at every partition."""
+    told = await ask_brokers(admin)
+    configs = await configs_of_topics(admin, [topic.name for topic in told.topics], [MIN_ISR])
+    cluster, topics, _, _, quorum_problem = await check_leader(admin, told)
     rows = []
     for topic in topics:
         min_isr = min_isr_of(configs.ok.get(topic.name, {}))
@@ -54,11 +54,13 @@ async def health_report(admin: client.AsyncAdmin) -> Report:
         "broker_count": len(cluster.brokers),
         "partition_count": sum(len(topic.partitions) for topic in topics),
         **counts,
+        "quorum_problem": quorum_problem,
     }
     main = View(SUMMARY, [summary])
     views = (main, View(TROUBLES, rows)) if rows else (main,)
     status = 0 if healthy else UNWELL
-    return Report({**summary, "troubles": rows}, main, "healthy", views, status=status)
+    data = {**summary, "troubles": rows}
+    return Report(data, main, "healthy", views, status=status, note=quorum_problem)
 
 
 def trouble_of(partition: client.PartitionDescription, min_isr: int) -> str | None:

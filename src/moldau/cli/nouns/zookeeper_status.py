@@ -25,7 +25,8 @@ async def status_with_zookeeper(admin: client.AsyncAdmin, connect: str | None) -
     import asyncio  # noqa: PLC0415 - help runs no loop
 
     status = await ask_status(admin)
-    servers = connect or await _configured(admin, status)
+    has_quorum = status["quorum"] is not None or status["quorum_problem"] is not None
+    servers = connect or (None if has_quorum else await _configured(admin, status))
     status |= {"zookeeper": servers, "controller_epoch": None}
     if servers is None:
         return report_of(status, BROKERS)

@@ -20,6 +20,7 @@ from moldau.base.files import Buffer
 from moldau.base.ids import LeaderEpoch, Offset
 from moldau.cluster.raft.voters import (
     KRAFT_VERSION,
+    VOTERS_BYTES_MAX,
     NodeId,
     ReplicaKey,
     Voter,
@@ -36,9 +37,6 @@ from moldau.records.record import read_records
 if TYPE_CHECKING:
     from moldau.cluster.raft.requests import LeaderChange, VotersChange
 
-
-VOTERS_BYTES_MAX: Final = 16 << 10
-"""Of a KRAFT_VOTERS record: some 200 voters with one listener each, read in a few milliseconds."""
 
 CONTROL_RECORDS_MAX: Final = 8
 """In one batch of the metadata log. Kafka and Moldau write three at most."""

@@ -34,6 +34,7 @@ from moldau.cluster.raft.life import Life
 from moldau.cluster.raft.log_position import LogMark
 from moldau.cluster.raft.quorum_state import QuorumState
 from moldau.cluster.raft.requests import (
+    EndQuorumEpochRequest,
     FetchAnswer,
     FetchRequest,
     LeaderChange,
@@ -42,7 +43,7 @@ from moldau.cluster.raft.requests import (
     Token,
 )
 from moldau.cluster.raft.resending import Destination
-from moldau.cluster.raft.states import Role
+from moldau.cluster.raft.states import Leader, Role
 from moldau.cluster.raft.voters import NO_NODE, NodeId, VoterSet
 from moldau.cluster.snapshot_download import SnapshotSpoiled
 from moldau.cluster.snapshots import SnapshotId
@@ -467,6 +468,7 @@ class RaftNode:
             error,
         )
         self.refusal = error
+        self._tell_resignation(life)
         self._end_life()
         self._owner.role_changed(out.RoleChanged(Role.UNATTACHED, life.epoch, NO_NODE))
         try:
@@ -478,6 +480,25 @@ class RaftNode:
             if not self._is_closing:
                 self.refusal = None
                 self._live()
+
+    def _tell_resignation(self, life: Life) -> None:
+        """Tell the other voters that this leader resigns: else they wait until a time-out.
+
+        Nobody has to know that they heard it. What else this life would do now is not done.
+        """
+        if self._core is None or not isinstance(life.state, Leader):
+            return
+        for effect in self._core.step(events.ResignWanted(), self._clock.monotonic()):
+            match effect:
+                case out.SendRequest(_, to, EndQuorumEpochRequest() as request):
+                    self._begin(self._send_last(to, request), self._asking)
+
+    async def _send_last(self, to: Destination, request: EndQuorumEpochRequest) -> None:
+        """Send a request of a life that is over."""
+        try:
+            await self._peers.ask(to, request)
+        except PeerUnavailable as error:
+            logger.debug("node %s was not told of a resignation: %s", to, error)
 
     async def _writable_again(self, life: Life) -> None:
         """Return once the last promise could be written again: without that no life lasts."""

@@ -28,7 +28,13 @@ from moldau.cluster.raft.requests import (
 )
 from moldau.cluster.raft.states import Leader, PendingVoterChange
 from moldau.cluster.raft.transitions import refuse
-from moldau.cluster.raft.voters import KRAFT_VERSION, NodeId, Voter, VoterSet
+from moldau.cluster.raft.voters import (
+    KRAFT_VERSION,
+    VOTERS_BYTES_MAX,
+    NodeId,
+    Voter,
+    VoterSet,
+)
 from moldau.protocol.errors import ErrorCode
 
 
@@ -48,6 +54,9 @@ def voter_change_wanted(
         return
     if wanted == life.voters:
         life.emit(Answer(token, VoterChangeAnswer(ErrorCode.NONE, life.epoch, life.leader)))
+        return
+    if wanted.bytes_max > VOTERS_BYTES_MAX:  # nobody could read the record, this leader included
+        refuse(life, token, request, ErrorCode.INVALID_REQUEST)
         return
     change = VotersChange(wanted, states_version=not life.voter_history.is_dynamic)
     offset = Offset(life.log.end_offset + change.record_count - 1)

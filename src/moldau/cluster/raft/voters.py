@@ -16,6 +16,15 @@ from moldau.base.tuples import NamedTuple
 KRAFT_VERSION: Final = 1
 """The `kraft.version` under which the log names the voters (KIP-853)."""
 
+VOTERS_BYTES_MAX: Final = 16 << 10
+"""Of the record that names them all: some 200 voters with one listener each. Whoever reads it, from
+a disk or from another node, refuses a larger one."""
+
+_RECORD_BYTES: Final = 8
+_VOTER_BYTES: Final = 32
+_ENDPOINT_BYTES: Final = 9
+"""What the record has beside texts, at most: an id, a directory, versions, a port, lengths."""
+
 NodeId = NewType("NodeId", int)
 
 NO_NODE: Final = NodeId(-1)
@@ -77,6 +86,15 @@ class VoterSet:
     def others(self, replica: ReplicaKey) -> tuple[ReplicaKey, ...]:
         """Return the voters except for one replica."""
         return tuple(key for key in self.keys if not key.names(replica))
+
+    @property
+    def bytes_max(self) -> int:
+        """How large the record that names them can be at most."""
+        size = _RECORD_BYTES + _VOTER_BYTES * len(self.voters)
+        for voter in self.voters:
+            for listener, host, _ in voter.endpoints:
+                size += _ENDPOINT_BYTES + len(listener.encode()) + len(host.encode())
+        return size
 
     @property
     def majority(self) -> int:

@@ -153,7 +153,10 @@ def _add_text(error: ErrorCode, request: AddVoterRequest) -> str:
         case ErrorCode.DUPLICATE_VOTER:
             return f"Node {node} is a voter already. Remove it first if its directory is another."
         case ErrorCode.INVALID_REQUEST:
-            return f"Node {node} does not support kraft.version 1."
+            return (
+                f"Node {node} does not support kraft.version 1, or the record that names all voters"
+                " and their listeners would be larger than 16 KiB."
+            )
         case ErrorCode.REQUEST_TIMED_OUT:
             return (
                 f"Node {node} cannot be added yet: it has not caught up with the log, or another"

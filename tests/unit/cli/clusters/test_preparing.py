@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import socket
 
 import pytest
 
+from kits.cli_kit import moldau
 from kits.local_cluster import free_base_port
 from moldau.base.errors import ConfigError, UserError
 from moldau.base.properties import parse_properties
@@ -25,6 +28,7 @@ from moldau.cli.clusters.preparing import (
     refuse_taken_ports,
     starting,
 )
+from moldau.cli.clusters.properties import metrics_of
 
 
 def prepared(path, brokers=None, port=None, overrides=(), zookeeper=None, controllers=None):
@@ -167,17 +171,17 @@ def test_a_port_in_use_is_told_and_leaves_the_choice_of_another(
 ):
     port = free_base_port(2)
     cluster = claim(tmp_path, 2, port, zookeeper, controllers)
-    refuse_taken_ports(cluster)
+    refuse_taken_ports(cluster, {})
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port + offset))
         taken.listen()
         told = f"{user} cannot listen on 127.0.0.1:{port + offset}: Address already in use"
         with pytest.raises(UserError, match=f"^{told}; use other ports with --base-port$"):
-            refuse_taken_ports(cluster)
+            refuse_taken_ports(cluster, {})
         assert find_cluster(tmp_path) is None
         prepare(cluster, {})
         with pytest.raises(UserError, match=f"^{told}$"):
-            refuse_taken_ports(cluster)
+            refuse_taken_ports(cluster, {})
 
 
 def test_settings_that_brokers_refuse_are_refused_at_once(tmp_path):
@@ -206,3 +210,78 @@ def test_a_path_that_cannot_be_a_folder_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot use"), starting(tmp_path / "file"):
         pass
+
+
+METRICS = "moldau.metrics.listen"
+
+
+def test_each_node_serves_metrics_on_a_port_of_its_own(tmp_path):
+    overrides = {METRICS: "127.0.0.1:9404"}
+    cluster = claim(tmp_path, 2, 19092, controller_count=1)
+    assert check_settings(cluster, overrides) == []
+    with starting(tmp_path):
+        prepare(cluster, overrides)
+    written = {one.node_id: metrics_of(one) for one in cluster.nodes}
+    assert written == {1: "127.0.0.1:9404", 2: "127.0.0.1:9405", 11: "127.0.0.1:9414"}
+    told = moldau("cluster", "status", "--data", tmp_path, "-o", "json").data
+    shown = {one["id"]: one["metrics"] for one in [*told["brokers"], *told["controllers"]]}
+    assert shown == written
+
+
+@pytest.mark.parametrize("value", ["", "127.0.0.1:0", "127.0.0.1:9404"])
+def test_metrics_of_the_first_broker_are_where_they_were_asked_for(tmp_path, value):
+    cluster = prepared(tmp_path, 1, 19092, {METRICS: value})
+    assert metrics_of(cluster.node(1)) == (value or None)
+
+
+def test_metrics_on_the_port_of_a_node_are_refused(tmp_path):
+    cluster = claim(tmp_path, 2, port := free_base_port(2))
+    told = f"the metrics of broker 2 would be at 127.0.0.1:{port}, the port of broker 1"
+    with pytest.raises(UserError, match=told):
+        refuse_taken_ports(cluster, {METRICS: f"127.0.0.1:{port - 1}"})
+
+
+def test_metrics_past_the_last_port_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match=METRICS):
+        check_settings(claim(tmp_path, 2, 19092), {METRICS: "127.0.0.1:65535"})
+
+
+def lose_disk(node):
+    shutil.rmtree(node.data)
+
+
+def test_a_voter_that_has_lost_its_disk_is_not_formatted_again(tmp_path):
+    cluster = prepared(tmp_path, 4, 19092)
+    lose_disk(cluster.node(2))
+    (cluster.node(2).properties).unlink()  # the folder of the whole node may be gone
+    told = r"broker-2/data is not formatted any more: .* moldau quorum replace 2$"
+    with pytest.raises(UserError, match=told):
+        prepared(tmp_path)
+    ran = moldau("cluster", "start", 1, 2, "--data", tmp_path)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (1, "", 1)
+    assert re.search(told, ran.err.rstrip())
+    assert not cluster.node(2).data.exists()
+
+
+def test_a_broker_without_a_vote_is_formatted_again(tmp_path):
+    cluster = prepared(tmp_path, 4, 19092)
+    lose_disk(cluster.node(4))
+    prepared(tmp_path)
+    assert identity(cluster.node(4))["cluster.id"] == cluster.shape.cluster_id
+
+
+def test_a_cluster_of_which_all_votes_are_lost_begins_anew(tmp_path):
+    cluster = prepared(tmp_path, 3, 19092)
+    for node in cluster.nodes:
+        lose_disk(node)
+    prepared(tmp_path)
+    assert all(node.data.exists() for node in cluster.nodes)
+
+
+def test_a_first_start_that_was_interrupted_goes_on(tmp_path):
+    cluster = prepared(tmp_path, 3, 19092)
+    for node in cluster.nodes:
+        node.properties.unlink()
+    lose_disk(cluster.node(3))
+    prepared(tmp_path)
+    assert cluster.node(3).data.exists()

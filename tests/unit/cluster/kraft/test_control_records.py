@@ -11,7 +11,6 @@ from kits.sole_voter import KAFKA
 from moldau.base.errors import CorruptRecords, InvariantViolated, ProtocolError
 from moldau.cluster.kraft.control_records import (
     CONTROL_RECORDS_MAX,
-    VOTERS_BYTES_MAX,
     leader_change_batch,
     snapshot_control,
     voters_batch,
@@ -19,7 +18,7 @@ from moldau.cluster.kraft.control_records import (
     voters_of,
 )
 from moldau.cluster.raft.requests import LeaderChange, VotersChange
-from moldau.cluster.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
+from moldau.cluster.raft.voters import VOTERS_BYTES_MAX, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.messages import control_records as stored
 from moldau.records.batch import crc_ok, iter_batches, parse_header
@@ -107,6 +106,27 @@ def test_another_voter_set_is_a_batch_of_its_own():
         assert (header.base_offset, header.leader_epoch, header.count) == (17, 4, count)
         assert change.record_count == count
         assert voters_in(batch) == (THREE, 16 + count)
+
+
+@pytest.mark.parametrize("count", [1, 3, 200])
+@pytest.mark.parametrize("text", ["c", "\u00fc" * 100])
+@pytest.mark.parametrize("listeners", [0, 1, 16])
+def test_the_record_of_voters_is_never_larger_than_was_reckoned(count, text, listeners):
+    places = tuple(VoterEndpoint(f"{text}{index}", text, 65535) for index in range(listeners))
+    voters = VoterSet(tuple(Voter(key(node), places) for node in range(1, count + 1)))
+    message = stored.VotersRecord(
+        voters=[
+            stored.Voter(
+                one.key.node,
+                one.key.directory,
+                [stored.VoterEndpoint(*place) for place in one.endpoints],
+                stored.VoterVersionFeature(*one.kraft_versions),
+            )
+            for one in voters.voters
+        ]
+    )
+    size = len(encode(message, 0))
+    assert size <= voters.bytes_max <= size + 6 + 7 * count + 5 * count * listeners
 
 
 def test_a_batch_is_found_where_it_stands():

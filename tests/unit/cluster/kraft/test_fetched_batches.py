@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from kits.raft_node import voter_set
 from kits.slicing import count_turns
 from moldau.cluster.kraft.control_records import (
-    VOTERS_BYTES_MAX,
     leader_change_batch,
     voters_batch,
 )
 from moldau.cluster.kraft.fetched_batches import fetched_batches
 from moldau.cluster.kraft.peers import PeerUnavailable
 from moldau.cluster.raft.requests import LeaderChange, VotersChange
+from moldau.cluster.raft.voters import VOTERS_BYTES_MAX
 from moldau.records.batch import pack_batch, parse_header
 from moldau.records.builder import BatchBuilder
 from moldau.records.control import ControlType, control_batch

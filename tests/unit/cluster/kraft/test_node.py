@@ -26,6 +26,7 @@ from moldau.cluster.quorum import QUORUM_STATE
 from moldau.cluster.raft.log_position import LogEnd
 from moldau.cluster.raft.requests import VoteRequest
 from moldau.cluster.raft.states import Role
+from moldau.cluster.raft.timeouts import Timeouts
 from moldau.cluster.store import OutcomeUnknown
 from moldau.cluster.sync_mark import SyncMark
 from moldau.protocol.errors import ErrorCode
@@ -162,6 +163,21 @@ async def test_a_leader_without_room_resigns_and_takes_part_again(three):
     await three.level(node)
     assert role(three, node) is Role.FOLLOWER
     assert set(three.stores[node].image.topics) == {"topic-2"}
+    assert not three.failures
+
+
+@with_three
+async def test_nobody_waits_for_a_leader_without_room(three):
+    node, tenure = await three.leader()
+    for other in VOTERS:
+        await three.level(other)
+    clock = asyncio.get_running_loop()
+    refused_s = clock.time()  # simulated
+    three.disks[node].faults.fill_up(20)
+    with pytest.raises(OutcomeUnknown):
+        await commit(three, node, tenure, 1)
+    await three.leader(but=node)
+    assert clock.time() - refused_s < Timeouts().fetch_s / 2
     assert not three.failures
 
 

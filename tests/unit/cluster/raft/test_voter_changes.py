@@ -14,7 +14,7 @@ from moldau.cluster.raft.requests import (
     VotersChange,
 )
 from moldau.cluster.raft.states import Role
-from moldau.cluster.raft.voters import Voter, VoterEndpoint
+from moldau.cluster.raft.voters import VOTERS_BYTES_MAX, Voter, VoterEndpoint
 from moldau.protocol.errors import ErrorCode
 
 
@@ -85,6 +85,19 @@ def test_additions_that_are_refused(voter, error):
     node = leader()
     assert add(node, voter).error is error
     assert node.life.voters == voter_set(1, 2, 3)
+
+
+def wide(voter, size=VOTERS_BYTES_MAX):
+    """Return a voter whose entry alone fills the record."""
+    return Voter(key(voter), (VoterEndpoint("CONTROLLER", "h" * size, 9093),))
+
+
+def test_more_voters_than_a_record_can_name_are_refused():
+    node = leader()
+    assert add(node, wide(4)).error is ErrorCode.INVALID_REQUEST
+    assert update(node, wide(2)).error is ErrorCode.INVALID_REQUEST
+    assert node.life.voters == voter_set(1, 2, 3)
+    assert add(node, wide(4, size=VOTERS_BYTES_MAX - 300)) is None
 
 
 def test_a_new_voter_has_to_have_been_level():

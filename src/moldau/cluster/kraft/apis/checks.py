@@ -21,7 +21,7 @@ LISTENERS_MAX: Final = 16
 
 LISTENER_BYTES_MAX: Final = 512
 """Of the names and hosts of one node's listeners together. They become part of a record that names
-all voters, which everybody has to be able to read (`control_records.VOTERS_BYTES_MAX`)."""
+all voters, which everybody has to be able to read (`VOTERS_BYTES_MAX`)."""
 
 
 class NamedPartition(Protocol):
