@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         TopicPartition,
     )
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Admin",

@@ -11,9 +11,11 @@ LINK = re.compile(r"\]\(([\w./-]*)#([^)]+)\)")
 
 
 def anchors_of(page):
-    """Return the anchors of a page's headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", one.lower()).strip().replace(" ", "-") for one in headings}
+    """Return the anchors of a page's headings, as GitHub makes them, and those it names itself."""
+    text = page.read_text()
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    made = {re.sub(r"[^\w -]", "", one.lower()).strip().replace(" ", "-") for one in headings}
+    return made | set(re.findall(r'<a id="([^"]+)">', text))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
