@@ -184,7 +184,7 @@ def test_members_are_shown_and_their_group_is_left_alone(
     )
     refused(run("group", "seek", member, "--to", "earliest", "--yes"), "stop its consumers first")
     refused(run("group", "delete", member, "--yes"), "Stop its consumers first")
-    refused(run("group", "offset-delete", member, orders, "--yes"), "has committed nothing")
+    refused(run("group", "offset-delete", member, orders, "--yes"), "has no committed offsets")
 
 
 @pytest.mark.parametrize(

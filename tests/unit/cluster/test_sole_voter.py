@@ -283,6 +283,24 @@ def test_a_full_disk_refuses_commits_until_it_has_room(world, disk):
     assert set(use(world, disk).topics) == {"topic-9"}
 
 
+def test_a_commit_that_finds_no_room_is_refused_and_the_controller_goes_on(
+    world, disk, monkeypatch
+):
+    many = [created(number) for number in range(3_000)]
+
+    async def work(store):
+        tenure, epoch, version = await store.claim(), store.leader_epoch, store.image.version
+        monkeypatch.setattr(disk, "space", lambda _: (1 << 30, 70_000))
+        disk.faults.fill_up(70_000)
+        with pytest.raises(StoreFailed, match=r"has no room for \d+ bytes"):
+            await tenure.commit(version, many)
+        await tenure.commit(version, [created(1)])
+        assert (store.tenure, store.leader_epoch, tenure.is_over) == (tenure, epoch, False)
+
+    use(world, disk, work)
+    assert set(use(world, disk).topics) == {"topic-1"}
+
+
 def test_a_disk_that_takes_small_files_alone_costs_few_epochs_and_one_error(world, disk, caplog):
     async def work(store):
         disk.faults.fail(Operation.APPEND, LOG, code=errno.ENOSPC)

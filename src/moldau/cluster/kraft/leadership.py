@@ -46,11 +46,11 @@ class Leadership:
         clock: Clock,
         minimum: ClusterMinimum,
         check: Callable[[], None],
-        disk_error: Callable[[], StoreFailed | None],
+        disk_error: Callable[[int], StoreFailed | None],
     ) -> None:
         """`check` raises if nothing can be committed ever again.
 
-        `disk_error` is what the disk of the only voter says while it cannot be written.
+        `disk_error` is why the disk of the only voter cannot take so many bytes.
         """
         self._node = node
         self._follower = follower
@@ -81,7 +81,7 @@ class Leadership:
         """Take note of another role, epoch or leader."""
         self.role = role
         tenure = self.tenure
-        if (disk_error := self._disk_error()) is not None:
+        if (disk_error := self._disk_error(0)) is not None:
             # Nobody else leads, so it stays the controller.
             self._follower.give_up_pending(disk_error)
         elif tenure is not None and (role.role is not Role.LEADER or role.epoch != tenure.epoch):
@@ -150,8 +150,7 @@ class Leadership:
         async with self._turn:
             self._check()
             tenure.check()
-            if (disk_error := self._disk_error()) is not None:
-                raise disk_error
+            self._require_room(0)
             image = self._follower.image
             if expected_version != image.version:
                 raise VersionConflict(expected_version, image.version)
@@ -159,9 +158,15 @@ class Leadership:
                 return expected_version
             now_ms = self._clock.wall_ms()
             prepared = await prepare_commit(image, changes, now_ms, is_aborting=is_aborting)
+            self._require_room(prepared.size)
             pending = self._append(tenure, prepared, is_read_back=is_aborting)
             await pending.done
             return pending.version
+
+    def _require_room(self, size: int) -> None:
+        """Raise StoreFailed before anything is written that the disk would refuse."""
+        if (disk_error := self._disk_error(size)) is not None:
+            raise disk_error
 
     def _append(
         self, tenure: Tenure, commit: PreparedCommit, *, is_read_back: bool

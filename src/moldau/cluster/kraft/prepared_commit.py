@@ -35,6 +35,11 @@ class PreparedCommit(NamedTuple):
     def record_count(self) -> int:
         return sum(batch.record_count for batch in self.batches)
 
+    @property
+    def size(self) -> int:
+        """In bytes of the log."""
+        return sum(len(batch.data) for batch in self.batches)
+
 
 async def prepare_commit(
     image: MetadataImage, changes: Sequence[Change], now_ms: int, *, is_aborting: bool = False

@@ -55,6 +55,9 @@ from moldau.storage.epochs import LeaderEpochs
 
 _log = logging.getLogger(__name__)
 
+LARGE_APPEND_BYTES: Final = 64 << 10
+"""From so many bytes on, all batches of a commit together, a look at the free room is worth it."""
+
 _BASE_OFFSET: Final = Struct(">q")
 _EPOCH: Final = Struct(">i")
 _EPOCH_POSITION: Final = 12
@@ -209,6 +212,19 @@ class RaftLog:
                 return voters_batch(change, base_offset, epoch, now_ms), change.record_count
             case _:
                 raise TypeError(f"{content!r} is nothing to append")
+
+    def lacks_room(self, size: int) -> bool:
+        """Tell whether the disk is known to have less room than a large append needs.
+
+        Small ones are tried: the disk may have room in reserve for them.
+        """
+        if size < LARGE_APPEND_BYTES:
+            return False
+        try:
+            _, free = self._files.space(self.folder)
+        except OSError:
+            return False  # the append will tell
+        return 0 <= free < size
 
     async def append_fetched(self, batches: tuple[Batch, ...]) -> None:
         """Append batches as the leader has sent them."""

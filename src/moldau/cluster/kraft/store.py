@@ -311,12 +311,20 @@ class RaftStore:
         self._leadership.role_changed(change)
         self._tell_news()
 
-    def _disk_error(self) -> StoreFailed | None:
-        """Say what keeps the only voter from writing; None if nothing does, or others vote too."""
-        node = self.node
-        if not self._own.is_sole_voter or node.life is not None or node.refusal is None:
+    def _disk_error(self, size: int) -> StoreFailed | None:
+        """Say what keeps the only voter from writing; None if nothing does, or others vote too.
+
+        What was appended and does not fit costs this life of the core. So a large commit is refused
+        before, if it can be known. Among several, another leader may have the room.
+        """
+        if not self._own.is_sole_voter:
             return None
-        return StoreFailed(f"{self._folder} cannot be written: {node.refusal}")
+        node = self.node
+        if node.life is None and node.refusal is not None:
+            return StoreFailed(f"{self._folder} cannot be written: {node.refusal}")
+        if self._log.lacks_room(size):
+            return StoreFailed(f"{self._folder} has no room for {size} bytes")
+        return None
 
     def _tell_news(self) -> None:
         self._role_news.set()
