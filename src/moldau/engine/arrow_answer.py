@@ -22,7 +22,8 @@ from moldau.engine.errors import CorruptAnswer
 from moldau.engine.fetched_batches import BatchWalk, VisibleBatch
 from moldau.engine.partitions import TimestampType, TopicPartition
 from moldau.records.batch import HEADER_SIZE
-from moldau.records.columns import Columns, Part, read_columns
+from moldau.records.column_types import Columns, Part
+from moldau.records.columns import read_columns
 from moldau.records.compression import Codec
 from moldau.records.legacy import read_message, unwrapped
 from moldau.records.record import Record, payload_of
