@@ -8,7 +8,8 @@ from itertools import pairwise
 from moldau.base.errors import CorruptRecords
 from moldau.records.batch import HEADER_SIZE, iter_batches, parse_header
 from moldau.records.builder import BatchBuilder
-from moldau.records.columns import Columns, Part, Slices, header_columns, read_columns
+from moldau.records.column_types import Columns, Part, Slices
+from moldau.records.columns import header_columns, read_columns
 from moldau.records.record import Record, iter_records
 
 

@@ -21,9 +21,9 @@ from moldau.engine.arrow_batches import ArrowForm, RecordBatch, from_columns, fr
 from moldau.engine.errors import CorruptAnswer
 from moldau.engine.fetched_batches import BatchWalk, VisibleBatch
 from moldau.engine.partitions import TimestampType, TopicPartition
-from moldau.records.batch import HEADER_SIZE
-from moldau.records.columns import Columns, Part, read_columns
-from moldau.records.compression import Codec
+from moldau.records.batch import CODEC_BITS, HEADER_SIZE
+from moldau.records.column_types import Columns, Part
+from moldau.records.columns import read_columns
 from moldau.records.legacy import read_message, unwrapped
 from moldau.records.record import Record, payload_of
 
@@ -99,17 +99,21 @@ class ArrowAnswer:
     def _gather(self, count: int, size: int) -> list[_Gathered]:
         """Collect batches of one kind, up to the first that cannot be read."""
         gathered: list[_Gathered] = []
+        are_messages = False
         while count > 0 and self._error is None:
             one = self._next()
             if one is None:
                 break
             batch, inflated = one
+            header = batch.header
             size -= batch.span.size if inflated is None else len(inflated)
-            if gathered and (size < 0 or not _of_one_kind(one, gathered[0])):
+            if not gathered:
+                are_messages = header is None
+            elif size < 0 or (header is None) is not are_messages:
                 self._waiting = one
                 break
             gathered.append(one)
-            count -= 1 if batch.header is None else batch.header.count
+            count -= 1 if header is None else header.count
         return gathered
 
     def _next(self) -> _Gathered | None:
@@ -129,7 +133,7 @@ class ArrowAnswer:
             return None
 
     def _inflated(self, batch: VisibleBatch) -> bytes | None:
-        if batch.header is None or batch.header.codec is Codec.NONE:
+        if batch.header is None or not batch.header.attributes & CODEC_BITS:
             return None
         return payload_of(batch.header, self._view, batch.span.position)
 
@@ -186,10 +190,6 @@ class ArrowAnswer:
             f"{self._partition} cannot be read at offset {offset}: {error}",
             advice=f"Seek past offset {offset} to go on behind the bad records.",
         )
-
-
-def _of_one_kind(one: _Gathered, other: _Gathered) -> bool:
-    return (one.batch.header is None) is (other.batch.header is None)
 
 
 def _part(batch: VisibleBatch, start: int, size: int | None = None) -> Part:

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from moldau.base.files import Buffer
 from moldau.engine.partitions import TimestampType, TopicPartition
-from moldau.records.columns import Columns, HeaderColumns, Integers, Slices, header_columns
+from moldau.records.column_types import Columns, HeaderColumns, Integers, Slices
+from moldau.records.columns import header_columns
 from moldau.records.record import Record
 
 RecordBatch = Any

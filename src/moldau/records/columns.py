@@ -16,6 +16,8 @@ records as for a hundred:
    length says. Positions only grow from field to field, so what passes has read no byte outside of
    its own record, and a guess that passes was none. A guess that fails is walked after all.
 
+Batches in which all records are alike need none of that: `alike` reads them.
+
 Agrees with `record.iter_records` on every input; but what is wrong with one batch is CorruptRecords
 for all of them, and headers are looked into only by `header_columns`.
 """
@@ -23,21 +25,27 @@ for all of them, and headers are looked into only by `header_columns`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from itertools import chain
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import Buffer
-from moldau.records.batch import BatchHeader
+from moldau.records.alike import Run, find_runs
+from moldau.records.column_types import (
+    Bytes,
+    Columns,
+    HeaderColumns,
+    Integers,
+    Part,
+    Rows,
+    Slices,
+    empty_columns,
+)
 from moldau.records.record import MIN_HEADER_SIZE, MIN_RECORD_SIZE, check_bounds
 from moldau.records.varint import SMALL_NUMBERS, read_varint
-
-Bytes = npt.NDArray[np.uint8]
-Integers = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int64] | slice
-"""Some rows by their numbers, or all of them."""
 
 _MIN_LENGTH: Final = MIN_RECORD_SIZE - 1
 _INT64_MIN: Final = -(2**63)
@@ -46,54 +54,6 @@ _STRETCH_GROWTH: Final = 8
 """A stretch is looked for in steps that grow: where it is short, little was looked at in vain."""
 _FEW_RECORDS: Final = 16
 """Fewer are read one by one: an array operation costs as much as reading so many numbers."""
-
-
-class Part(NamedTuple):
-    """Where the uncompressed records of one batch lie, and from which offset on they are wanted."""
-
-    header: BatchHeader
-    start: int
-    end: int
-    first_wanted: int = 0
-
-
-class Slices(NamedTuple):
-    """Byte strings somewhere in the data, one behind the other; a size of -1 is null."""
-
-    starts: Integers
-    sizes: Integers
-
-    def at(self, rows: Integers) -> Slices:
-        """Return those in some rows only."""
-        return Slices(self.starts[rows], self.sizes[rows])
-
-    def put(self, rows: Integers, others: Slices) -> None:
-        """Put others into some rows."""
-        self.starts[rows], self.sizes[rows] = others
-
-
-class Columns(NamedTuple):
-    """Records, side by side."""
-
-    data: Buffer
-    """What all positions are positions in."""
-    offsets: Integers
-    timestamps: Integers
-    append_times: npt.NDArray[np.bool_]
-    """Whether the timestamp is the leader's."""
-    keys: Slices
-    values: Slices
-    headers: Slices
-    """What follows the values, from the count of headers to the end of the record."""
-
-
-class HeaderColumns(NamedTuple):
-    """The headers of all records, one behind the other."""
-
-    counts: Integers
-    """By record."""
-    keys: Slices
-    values: Slices
 
 
 def read_columns(data: Buffer, parts: Sequence[Part]) -> Columns:
@@ -105,6 +65,26 @@ def read_columns(data: Buffer, parts: Sequence[Part]) -> Columns:
     parts = [part for part in parts if part.header.count]
     if not parts:
         return _NO_COLUMNS
+    runs = find_runs(data, parts)
+    return _wanted(_read_around(data, parts, runs) if runs else _read(data, parts), parts)
+
+
+def _read_around(data: Buffer, parts: Sequence[Part], runs: Sequence[Run]) -> Columns:
+    """Read runs of batches that are alike, and whatever lies between them."""
+    firsts = np.cumsum([0, *(part.header.count for part in parts)]).tolist()
+    columns = empty_columns(data, firsts[-1])
+    for run in runs:
+        run.put(columns, firsts[run.first])
+    in_runs = set(chain.from_iterable(range(run.first, run.end) for run in runs))
+    others = [number for number in range(len(parts)) if number not in in_runs]
+    if others:
+        rows = np.concatenate([np.arange(firsts[each], firsts[each + 1]) for each in others])
+        columns.put(rows, _read(data, [parts[each] for each in others]))
+    return columns
+
+
+def _read(data: Buffer, parts: Sequence[Part]) -> Columns:
+    """Read the records of batches that have some."""
     content: Bytes = np.frombuffer(data, np.uint8)
     batches = _Batches(parts)
     positions, ends = _located(data, content, batches)
@@ -114,8 +94,7 @@ def read_columns(data: Buffer, parts: Sequence[Part]) -> Columns:
     values, positions = _read_slices(content, positions)
     _check_ends(content, positions, ends)
     headers = Slices(positions, ends - positions)
-    columns = Columns(data, offsets, timestamps, batches.append_times(), keys, values, headers)
-    return _wanted(columns, batches)
+    return Columns(data, offsets, timestamps, batches.append_times(), keys, values, headers)
 
 
 def header_columns(columns: Columns) -> HeaderColumns:
@@ -421,22 +400,12 @@ def _check_ends(content: Bytes, positions: Integers, ends: Integers) -> None:
         raise CorruptRecords("the fields of a record do not end where the record ends")
 
 
-def _wanted(columns: Columns, batches: _Batches) -> Columns:
+def _wanted(columns: Columns, parts: Sequence[Part]) -> Columns:
     """Leave out the records before those that are wanted."""
-    parts = batches.parts
     if all(part.header.base_offset >= part.first_wanted for part in parts):
         return columns
-    first_wanted = batches.by_record([part.first_wanted for part in parts])
-    rows = np.flatnonzero(columns.offsets >= first_wanted)
-    return Columns(
-        columns.data,
-        columns.offsets[rows],
-        columns.timestamps[rows],
-        columns.append_times[rows],
-        columns.keys.at(rows),
-        columns.values.at(rows),
-        columns.headers.at(rows),
-    )
+    first_wanted = _Batches(parts).by_record([part.first_wanted for part in parts])
+    return columns.at(np.flatnonzero(columns.offsets >= first_wanted))
 
 
 _ONE: Final = np.uint64(1)

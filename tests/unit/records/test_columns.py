@@ -6,7 +6,8 @@ from moldau.base.errors import CorruptRecords
 from moldau.records import columns as columns_module
 from moldau.records.batch import TimestampType, parse_header
 from moldau.records.builder import BatchBuilder
-from moldau.records.columns import Part, header_columns, read_columns
+from moldau.records.column_types import Part
+from moldau.records.columns import header_columns, read_columns
 from moldau.records.record import Record, read_records
 from moldau.records.varint import VARINT
 
