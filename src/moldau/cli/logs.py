@@ -177,7 +177,7 @@ def _moment_us(text: str | None, now_ms: int) -> int | None:
     if word.kind is PositionKind.OFFSET:
         return parse_time_us(text)
     if word.kind is not PositionKind.TIME:
-        raise UserError(f"{text!r} is no time: expected 2026-01-31T12:00, or 90m for so long ago")
+        raise UserError(f"{text!r} is not a time: expected 2026-01-31T12:00 or an age (90m)")
     at = text.strip()
     return parse_time_us(at[1:]) if at.startswith("@") else word.value * 1000
 
