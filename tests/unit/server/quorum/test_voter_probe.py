@@ -83,7 +83,7 @@ def test_a_port_of_something_else_is_named(probing):
     async def test(probe, node):
         node.newest.clear()
         await node.start()
-        with pytest.raises(ApiError, match="node-1:9093: the broker says") as raised:
+        with pytest.raises(ApiError, match="node-1:9093: the broker reports") as raised:
             await probe(THERE)
         assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
 
