@@ -121,6 +121,11 @@ def identify_directories(
     return ClusterIdentity(agreed, node_id, of_logs, ids[metadata_directory])
 
 
+def is_formatted(files: Files, directory: str) -> bool:
+    """Tell whether a directory says whose it is."""
+    return files.exists(f"{directory}/{META_PROPERTIES}")
+
+
 def _refuse_old_versions(found: Mapping[str, MetaProperties | None]) -> None:
     for path, properties in found.items():
         if properties is not None and (properties.version == 0 or properties.cluster_id is None):

@@ -42,9 +42,8 @@ from moldau.cli.clusters.properties import (
 from moldau.cli.frame.failures import reason_of
 from moldau.cli.zookeeper.connection import connect_to, require_kazoo
 from moldau.cli.zookeeper.installation import find_installation
-from moldau.cluster.formatting import identify_directories
+from moldau.cluster.formatting import identify_directories, is_formatted
 from moldau.server.configuration.settings import BrokerSettings
-from moldau.storage.checkpoints import META_PROPERTIES
 from moldau.storage.disk import Disk
 
 BROKER_COUNT: Final = 3
@@ -200,7 +199,7 @@ def refuse_lost_votes(cluster: ClusterFolder, nodes: Iterable[LocalNode]) -> Non
 
 
 def _is_formatted(node: LocalNode) -> bool:
-    return (node.data / META_PROPERTIES).exists()
+    return is_formatted(Disk(), str(node.data))
 
 
 @contextmanager
