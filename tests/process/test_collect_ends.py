@@ -61,7 +61,7 @@ def test_a_second_collector_on_the_same_positions_is_refused(tmp_path):
     [
         (("--begins", "("), "'(' is not a pattern: "),
         (("--begins", "a", "--multiline", "java"), "exclude each other"),
-        (("-H", "=x"), "is no header"),
+        (("-H", "=x"), "is not a header"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(tmp_path, arguments, line):
@@ -76,9 +76,7 @@ def test_positions_of_nothing_are_refused(tmp_path):
         tmp_path, "metrics", "-t", "metrics", "-b", NOBODY, "--state", tmp_path / "state.json"
     ) as running:
         assert running.process.wait(30) == 1
-        assert running.said == (
-            "moldau: --state keeps positions in access logs: name one with --http\n"
-        )
+        assert running.said == ("moldau: --state needs an access log: name one with --http\n")
 
 
 def test_a_second_collector_of_requests_on_the_same_positions_is_refused(tmp_path):

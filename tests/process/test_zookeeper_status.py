@@ -43,4 +43,4 @@ def test_a_zookeeper_that_does_not_know_the_cluster_is_not_believed(on_zookeeper
 def test_a_folder_knows_its_own_zookeeper(tmp_path):
     ran = moldau("cluster", "status", "--data", tmp_path, "--zookeeper-connect", "h:2181")
     assert ran.status == 2
-    assert "--data knows its ZooKeeper" in ran.err
+    assert "--data has its own ZooKeeper" in ran.err

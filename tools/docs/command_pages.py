@@ -6,6 +6,7 @@ out for the same width everywhere.
 
 from __future__ import annotations
 
+import copy
 import importlib
 from collections.abc import Iterator
 from typing import Final
@@ -77,8 +78,11 @@ def _commands(context: click.Context) -> Iterator[tuple[str, click.Command]]:
 
 
 def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
+    # A command keeps the names of its help option from its first call, which may have lacked -h.
+    fresh = copy.copy(command)
+    fresh._help_option = None  # noqa: SLF001 - click has no other way
     return click.Context(
-        command,
+        fresh,
         info_name=name,
         parent=parent,
         terminal_width=WIDTH,

@@ -293,7 +293,8 @@ def _cluster_rows(parts: Parts) -> tuple[Row, ...]:
         (45, FORWARDED[45], replicas.alter),
         (46, FORWARDED[46], replicas.list_ongoing),
         *QUOTA_ROWS,
-        (55, FORWARDED[55], quorum.describe),
+        # On ZooKeeper there is no quorum. Tools tell by this API's absence, as with Kafka.
+        *(((55, FORWARDED[55], quorum.describe),) if parts.elected is None else ()),
         (57, FORWARDED[57], quorum.update_features),
         (64, FORWARDED[64], quorum.unregister_broker),
         *_voter_rows(parts, quorum),
