@@ -44,7 +44,7 @@ from moldau.records.column_types import (
     Slices,
     empty_columns,
 )
-from moldau.records.record import MIN_HEADER_SIZE, MIN_RECORD_SIZE, check_bounds
+from moldau.records.record import MIN_HEADER_SIZE, MIN_RECORD_SIZE, check_bounds, note_starts
 from moldau.records.varint import SMALL_NUMBERS, read_varint
 
 _MIN_LENGTH: Final = MIN_RECORD_SIZE - 1
@@ -288,8 +288,7 @@ class _Walk:
         self._put_down(0)
 
     def _through(self, content: bytes, left: int) -> None:
-        """Walk through a batch; lengths of one and two bytes, as most are, are read in place."""
-        add, tail = self._found.append, _STEP_OF_FIRST
+        """Walk through a batch."""
         position, pause = 0, _FIRST_STRETCH
         while left > 0:
             step, crossed = _stretch(content, position, left)
@@ -299,16 +298,7 @@ class _Walk:
                 left -= crossed
                 pause = _FIRST_STRETCH
             walked = min(pause, left)
-            for _ in range(walked):
-                add(position)
-                byte = content[position]
-                if byte < 0x80:
-                    position += 1 + (byte >> 1)
-                elif (second := content[position + 1]) < 0x80:
-                    position += tail[byte] + (second << 6)
-                else:
-                    length, behind = read_varint(content, position)
-                    position = behind + length
+            position = note_starts(content, position, walked, self._found)
             left -= walked
             pause *= 2
 
@@ -409,9 +399,6 @@ def _wanted(columns: Columns, parts: Sequence[Part]) -> Columns:
 
 
 _ONE: Final = np.uint64(1)
-_STEP_OF_FIRST: Final = tuple(2 + (byte >> 1 & 0x3F) for byte in range(256))
-"""What the first of two bytes of a length adds to the size of a record; the second adds 64 times
-itself."""
 _SMALL_NUMBERS: Final = np.array(SMALL_NUMBERS, np.int64)
 _NOTHING: Final = Slices(_integers(()), _integers(()))
 _NO_COLUMNS: Final = Columns(

@@ -95,7 +95,9 @@ class ConsumerFace(OneClient, Generic[K_co, V_co]):
         metadata_recovery_strategy: str = "rebootstrap",
         metadata_recovery_rebootstrap_trigger_ms: int = 300_000,
         connections_max_idle_ms: int = 540_000,
-        receive_buffer_bytes: int = 65_536,
+        # Kafka's 65536 wakes the loop for every 64 KB of an answer of a megabyte, and while one is
+        # decoded no more than that of the next comes in.
+        receive_buffer_bytes: int = -1,
         send_buffer_bytes: int = 131_072,
         client_dns_lookup: str = "use_all_dns_ips",
         security_protocol: str = "PLAINTEXT",

@@ -114,6 +114,12 @@ def test_defaults_are_kafkas():
     assert own.auto_offset_reset.kind is ResetKind.LATEST
 
 
+@pytest.mark.parametrize("face", [AsyncConsumer, Consumer])
+def test_the_kernel_sizes_the_receive_buffer_unless_somebody_else_does(face):
+    assert face()._connection_settings.receive_buffer_bytes == -1
+    assert face(receive_buffer_bytes=65_536)._connection_settings.receive_buffer_bytes == 65_536
+
+
 def test_both_faces_have_the_same_methods_with_the_same_parameters():
     def public(face):
         return {
