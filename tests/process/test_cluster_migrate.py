@@ -172,7 +172,7 @@ def test_a_move_is_given_up_or_ended_and_then_no_broker_starts_on_zookeeper(
     send(bootstrap, SENT[:2])
     down(folder)
     config = new_settings(folder, port)
-    assert "no cluster can be read" in migrate(f"{zookeeper.address}/wrong", config).stderr
+    assert "no cluster found" in migrate(f"{zookeeper.address}/wrong", config).stderr
     with connect_to(connect) as tree:
         quota = b'{"version":1,"config":{"producer_byte_rate":"1"}}'
         tree.create("/config/clients/c", quota, is_ephemeral=False, is_sequential=False)
