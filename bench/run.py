@@ -2,6 +2,10 @@
 
 The order within a round alternates, so that neither side always finds the disk the other left.
 The table is written after every kind of work, so that a run that is cut short has told something.
+
+A module of `bench.works` has either `run(stage)`, which makes what it needs in every round, or
+`prepared(stage)`, which makes it once and measures it in every round. Then both sides are on stage
+at a time, and the one that waits has nothing to do.
 """
 
 from __future__ import annotations
@@ -10,7 +14,10 @@ import argparse
 import importlib
 import sys
 import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tests.kafka_harness.distribution import KafkaUnavailableError
@@ -27,6 +34,11 @@ from bench.usage import Stolen
 
 TRIES = 3
 """Of one round, where the machine is wanted steady."""
+
+FAILURES = (BenchError, AssertionError, KafkaUnavailableError)
+
+Measure = Callable[[], Figures]
+"""Does a kind of work once, on one side."""
 
 
 def _describe(scale: Scale) -> str:
@@ -80,8 +92,7 @@ def main(arguments: list[str], page: Page = RESULTS) -> int:
             make_broker(asked.candidate, directory).version(),
         )
         for work in asked.works:
-            for number in range(asked.rounds):
-                _round(work, number, asked, directory / "broker", page, samples)
+            _work(work, asked, directory, page, samples)
             asked.output.write_text(render(samples, page, scale))
     print(asked.output.read_text())
     return 1 if samples.failures else 0
@@ -93,25 +104,49 @@ def _with_partitions(page: Page, count: int) -> Page:
     return replace(page, scales=scales)
 
 
-def _round(
-    work: str, number: int, asked: argparse.Namespace, directory: Path, page: Page,
-    samples: Samples,
-) -> None:  # fmt: skip
-    """Measure both sides, again if the machine was not steady, and keep what was measured."""
+def _work(
+    work: str, asked: argparse.Namespace, directory: Path, page: Page, samples: Samples
+) -> None:
+    """Measure all rounds of a kind of work, and keep what was measured."""
+    with ExitStack() as stack:
+        try:
+            measures = _measures(work, asked, directory, page, stack)
+        except FAILURES as reason:
+            _tell_failure(work, reason, samples)
+            return
+        for number in range(asked.rounds):
+            _round(work, number, asked, measures, samples)
+
+
+def _measures(
+    work: str, asked: argparse.Namespace, directory: Path, page: Page, stack: ExitStack
+) -> list[Measure]:
+    """Return how to do the work, for each side; what is prepared ends with the stack."""
+    module = importlib.import_module(f"bench.works.{work}")
     scale = page.scales[pages.QUICK if asked.quick else pages.FULL]
+    stages = [
+        Stage(kind, directory / f"side-{side}", scale, page.broker_count, page.keeping[side])
+        for side, kind in enumerate((asked.baseline, asked.candidate))
+    ]
+    if hasattr(module, "prepared"):
+        return [stack.enter_context(module.prepared(stage)) for stage in stages]
+    return [partial(module.run, stage) for stage in stages]
+
+
+def _round(
+    work: str, number: int, asked: argparse.Namespace, measures: list[Measure], samples: Samples
+) -> None:
+    """Measure both sides, again if the machine was not steady, and keep what was measured."""
     for tries_left in reversed(range(TRIES)):
         measured: list[Figures] = [{}, {}]
         stolen = [0.0, 0.0]
         for side in (0, 1) if number % 2 == 0 else (1, 0):
-            kind = (asked.baseline, asked.candidate)[side]
-            name = f"{work}, round {number + 1}, {kind}"
+            name = f"{work}, round {number + 1}, {(asked.baseline, asked.candidate)[side]}"
             others = Stolen()
-            stage = Stage(kind, directory, scale, page.broker_count, page.keeping[side])
             try:
-                measured[side] = _measured(work, stage)
-            except (BenchError, AssertionError, KafkaUnavailableError) as reason:
-                samples.failures.append(f"{name}: {reason}")
-                print(samples.failures[-1], file=sys.stderr)
+                measured[side] = measures[side]()
+            except FAILURES as reason:
+                _tell_failure(name, reason, samples)
                 return
             stolen[side] = others.share()
             shown = ", ".join(f"{what} {value:.4g}" for what, value in measured[side].items())
@@ -122,9 +157,9 @@ def _round(
     samples.add(work, *measured, stolen=max(stolen))
 
 
-def _measured(work: str, stage: Stage) -> Figures:
-    figures: Figures = importlib.import_module(f"bench.works.{work}").run(stage)
-    return figures
+def _tell_failure(name: str, reason: Exception, samples: Samples) -> None:
+    samples.failures.append(f"{name}: {reason}")
+    print(samples.failures[-1], file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -21,13 +21,14 @@ def test_no_topic_has_more_partitions_than_kafka_creates_for_a_request(partition
 def test_the_partitions_that_are_asked_for_are_made_and_told(monkeypatch, tmp_path, scale):
     made = []
 
-    def measured(work, stage):
+    def measured(stage):
         made.append(stage.scale.partitions)
         return {measure.name: 1.0 for measure in QUORUM.measures if measure.work == work}
 
-    monkeypatch.setattr(run, "_measured", measured)
+    work = "quorum_partitions"
+    monkeypatch.setattr(f"bench.works.{work}.run", measured)
     page = tmp_path / "page.md"
-    asked = ["--works", "quorum_partitions", "--rounds", "1", "--candidate", "moldau"]
+    asked = ["--works", work, "--rounds", "1", "--candidate", "moldau"]
     assert run.main([*asked, *scale, "--partitions", "7777", "--output", str(page)], QUORUM) == 0
     assert made == [7777, 7777]
     assert "7,777 partitions" in page.read_text()

@@ -64,14 +64,14 @@ def test_what_other_guests_took_is_said_per_round_and_nothing_of_it_on_a_quiet_m
     ],
 )
 def test_rounds_that_others_disturbed_are_measured_anew_a_few_times(
-    monkeypatch, tmp_path, steady, shares, repeated, kept
+    monkeypatch, steady, shares, repeated, kept
 ):
     taken = iter(shares)
     monkeypatch.setattr(run, "Stolen", lambda: SimpleNamespace(share=lambda: next(taken)))
-    monkeypatch.setattr(run, "_measured", lambda work, stage: {"p50": 100.0, "p99": 200.0})
     samples = Samples("Kafka", "Moldau")
     asked = run.parse([f"--steady={steady}"])
-    run._round("latency", 0, asked, tmp_path, RESULTS, samples)
+    measures = [lambda: {"p50": 100.0, "p99": 200.0}] * 2
+    run._round("latency", 0, asked, measures, samples)
     assert samples.stolen == {"latency": [kept]}
     assert sum(samples.repeated.values()) == repeated
     assert len(samples.rounds["latency"]) == 1
@@ -105,4 +105,5 @@ def test_every_measure_has_its_work_and_its_own_name(page):
     names = {(measure.work, measure.name) for measure in page.measures}
     assert len(names) == len(page.measures)
     for work in page.works:
-        assert callable(importlib.import_module(f"bench.works.{work}").run)
+        module = importlib.import_module(f"bench.works.{work}")
+        assert callable(getattr(module, "prepared", None) or module.run)
