@@ -75,9 +75,18 @@ def parse(arguments: list[str], page: Page = RESULTS) -> argparse.Namespace:
                         "took more than this of its processors from either side")  # fmt: skip
     parser.add_argument("--baseline", choices=KINDS, default=page.baseline)
     parser.add_argument("--candidate", choices=KINDS, default=page.candidate)
+    parser.add_argument("--set", action="append", default=[], type=_setting, dest="settings",
+                        metavar="NAME=VALUE", help="of the candidate's brokers")  # fmt: skip
     parser.add_argument("--directory", type=Path, help="where the data goes [a temporary folder]")
     parser.add_argument("--output", type=Path, default=page.path)
     return parser.parse_args(arguments)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
 
 
 def main(arguments: list[str], page: Page = RESULTS) -> int:
@@ -124,9 +133,12 @@ def _measures(
     """Return how to do the work, for each side; what is prepared ends with the stack."""
     module = importlib.import_module(f"bench.works.{work}")
     scale = page.scales[pages.QUICK if asked.quick else pages.FULL]
+    of_candidate = dict(asked.settings)
     stages = [
-        Stage(kind, directory / f"side-{side}", scale, page.broker_count, page.keeping[side])
-        for side, kind in enumerate((asked.baseline, asked.candidate))
+        Stage(kind, directory / f"side-{side}", scale, page.broker_count, keeping, settings)
+        for side, (kind, keeping, settings) in enumerate(
+            zip((asked.baseline, asked.candidate), page.keeping, ({}, of_candidate), strict=True)
+        )
     ]
     if hasattr(module, "prepared"):
         return [stack.enter_context(module.prepared(stage)) for stage in stages]

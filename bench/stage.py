@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -63,6 +63,8 @@ class Stage:
     broker_count: int = 1
     keeping: Keeping = Keeping.ONE_VOTER
     """What keeps the metadata of a cluster."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of all brokers of this stage; what a kind of work sets by itself comes first."""
 
     @contextmanager
     def brokers(self, settings: Mapping[str, str] | None = None) -> Iterator[Served]:
@@ -78,8 +80,9 @@ class Stage:
     def cluster(self, settings: Mapping[str, str] | None = None) -> Iterator[BrokerCluster]:
         """Give a cluster in empty folders, started; the settings are as for a broker."""
         shutil.rmtree(self.directory, ignore_errors=True)
+        together = {**self.settings, **(settings or {})}
         cluster = BrokerCluster(
-            self.kind, self.directory, settings, self.broker_count, self.keeping
+            self.kind, self.directory, together, self.broker_count, self.keeping
         )
         try:
             yield cluster.start()
@@ -96,7 +99,7 @@ class Stage:
         The settings are for both kinds of broker alike; without any, each has its defaults.
         """
         shutil.rmtree(self.directory, ignore_errors=True)
-        broker = make_broker(self.kind, self.directory, settings)
+        broker = make_broker(self.kind, self.directory, {**self.settings, **(settings or {})})
         try:
             yield broker.start() if started else broker
         finally:
