@@ -6,6 +6,8 @@ import os
 import time
 from typing import Protocol
 
+from moldau.base.wall_time import wall_ms
+
 
 class Clock(Protocol):
     """What time it is. Timers belong to the event loop; this only tells."""
@@ -39,10 +41,7 @@ class SystemClock:
     """The machine's clock."""
 
     monotonic = staticmethod(time.monotonic)
-
-    @staticmethod
-    def wall_ms() -> int:
-        return time.time_ns() // 1_000_000
+    wall_ms = staticmethod(wall_ms)
 
 
 def system_random() -> Random:

@@ -2,7 +2,7 @@
 
 A builder takes records one at a time and keeps them as parts; `build` joins, compresses and seals
 them once. `append` is the price a producer pays per record, so lengths and deltas come from the
-table of written varints and nothing is copied twice.
+table of written varints, and keys and values are copied once, by `build`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from moldau.records.batch import (
     seal_batch,
 )
 from moldau.records.compression import Codec, compress
-from moldau.records.varint import VARINT
+from moldau.records.varint import SMALL_END, VARINT, WRITTEN
 
 NO_SEQUENCE: Final = -1
 NO_TIMESTAMP: Final = -1
@@ -123,25 +123,23 @@ class BatchBuilder:
             raise ValueError(f"offset delta {delta} after {self._last_delta}")
         if not self.count:
             self._base_timestamp = self._max_timestamp = timestamp
-        written = VARINT
-        body = b"".join(
-            (
-                b"\x00",
-                written[timestamp - self._base_timestamp],
-                written[delta],
-                written[-1 if key is None else len(key)],
-                key or b"",
-                written[-1 if value is None else len(value)],
-                value or b"",
-                _written_headers(headers) if headers else b"\x00",
-            )
-        )
-        length = written[len(body)]
-        size = self.size + len(length) + len(body)
+        small = WRITTEN
+        since = timestamp - self._base_timestamp
+        time = small[since] if 0 <= since < SMALL_END else VARINT[since]
+        number = small[delta] if delta < SMALL_END else VARINT[delta]
+        size = -1 if key is None else len(key)
+        key_size = small[size] if size < SMALL_END else VARINT[size]
+        size = -1 if value is None else len(value)
+        value_size = small[size] if size < SMALL_END else VARINT[size]
+        key, value = key or b"", value or b""
+        end = _written_headers(headers) if headers else b"\x00"
+        size = 1 + len(time) + len(number) + len(key_size) + len(key)
+        size += len(value_size) + len(value) + len(end)
+        length = small[size] if size < SMALL_END else VARINT[size]
+        size += self.size + len(length)
         if size > limit and self.count:
             return False
-        self._parts.append(length)
-        self._parts.append(body)
+        self._parts += (length, b"\x00", time, number, key_size, key, value_size, value, end)
         self.size = size
         self._last_delta = delta
         self.count += 1

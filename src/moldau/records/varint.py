@@ -44,6 +44,16 @@ VARINT: Final[dict[int, bytes]] = _Written()
 """`VARINT[n]` is n as bytes; the caller knows that n fits the 32 or 64 bits of its field."""
 
 
+SMALL_END: Final = 256
+WRITTEN: Final = [
+    *[bytes((number << 1,)) for number in range(64)],
+    *[bytes((number << 1 & 0x7F | 0x80, number >> 6)) for number in range(64, SMALL_END)],
+    b"\x01",
+]
+"""The written forms of the numbers below SMALL_END, for who needs the quickest way to them; of -1
+at index -1."""
+
+
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """Read a 32-bit number; return it and the position behind it."""
     first = data[position]

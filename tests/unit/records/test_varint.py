@@ -1,7 +1,7 @@
 import pytest
 
 from moldau.base.errors import CorruptRecords
-from moldau.records.varint import VARINT, read_varint, read_varlong
+from moldau.records.varint import SMALL_END, VARINT, WRITTEN, read_varint, read_varlong
 
 
 def test_zigzag_puts_small_numbers_of_either_sign_first():
@@ -53,3 +53,10 @@ def test_only_small_numbers_are_remembered():
     for value in (10**9, 1 << 13, -2):
         assert VARINT[value]
     assert len(VARINT) == before
+
+
+def test_the_table_of_small_numbers_agrees():
+    assert [WRITTEN[value] for value in range(-1, SMALL_END)] == [
+        VARINT[value] for value in range(-1, SMALL_END)
+    ]
+    assert len(WRITTEN) == SMALL_END + 1

@@ -12,7 +12,7 @@ from moldau.base.shielding import shielded
 from moldau.client.errors import BufferFull, ClientError, InvalidState
 from moldau.client.producing.core import ProducerCore
 from moldau.client.producing.deliveries import LoopGuard, Tally
-from moldau.client.producing.delivery_types import AsyncDelivery, new_async_delivery
+from moldau.client.producing.delivery_types import AsyncDelivery
 from moldau.client.producing.face import (
     Headers,
     ProducerFace,
@@ -67,13 +67,13 @@ class AsyncProducer(ProducerFace[K, V]):
         if self._core is not None:
             raise InvalidState("the producer is already started")
         self._loop = asyncio.get_running_loop()
-        core = ProducerCore(
+        core: ProducerCore[AsyncDelivery] = ProducerCore(
             self._connection_settings,
             self._settings,
             self._ports,
             LoopGuard(self._loop),
-            new_async_delivery,
             self._room_made,
+            for_threads=False,
         )
         core.outbox.on_news = self._news
         core.outbox.before_batch = self._check_loop

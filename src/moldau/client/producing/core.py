@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from moldau.client.errors import ClientClosed, ClientError, DeliveryAborted, InvalidState
 from moldau.client.producer_settings import ProducerSettings
 from moldau.client.producing.accumulator import Accumulator, Bounds
-from moldau.client.producing.batch_results import BatchResult, Guard, aborted_transaction, fresh
+from moldau.client.producing.batch_results import Guard, aborted_transaction, fresh
 from moldau.client.producing.cluster_view import ClusterView
 from moldau.client.producing.deliveries import Sent
 from moldau.client.producing.outbox import Outbox
@@ -43,17 +43,18 @@ class ProducerCore(Generic[D]):
         settings: ProducerSettings,
         ports: ClientPorts,
         guard: Guard,
-        delivery: Callable[[BatchResult, int, int], D],
         on_room: Callable[[], None],
+        *,
+        for_threads: bool,
     ) -> None:
         self.settings = settings
         self.clock = ports.clock
         self.cluster = Cluster(connection, ports)
         self.accumulator = Accumulator(_bounds(settings), ports.random, guard)
-        self.outbox = Outbox(
+        self.outbox: Outbox[D] = Outbox(
             self.accumulator,
             ports.clock,
-            delivery,
+            for_threads=for_threads,
             hashes_keys=not settings.partitioner_ignore_keys,
         )
         self.view = ClusterView(self.outbox, self.cluster)
@@ -65,7 +66,6 @@ class ProducerCore(Generic[D]):
             self.cluster,
             self.accumulator,
             self.outbox,
-            delivery,
             ports.clock,
             guard,
             settings.max_block_ms,

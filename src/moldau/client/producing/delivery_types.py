@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.client.errors import ClientError
 from moldau.client.producing import deliveries
-from moldau.client.producing.batch_results import BatchResult
 from moldau.client.records import RecordMetadata
 
 if TYPE_CHECKING:
@@ -34,15 +33,6 @@ if TYPE_CHECKING:
         _state: str
         _waiters: list[Any]
 
-    def new_async_delivery(
-        batch_result: BatchResult, index: int, timestamp_ms: int
-    ) -> AsyncDelivery:
-        """Make a delivery."""
-
-    def new_delivery(batch_result: BatchResult, index: int, timestamp_ms: int) -> Delivery:
-        """Make a delivery."""
 else:
     AsyncDelivery = deliveries.AsyncDelivery
     Delivery = deliveries.Delivery
-    new_async_delivery = deliveries.new_async_delivery
-    new_delivery = deliveries.new_delivery

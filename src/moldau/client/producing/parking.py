@@ -65,7 +65,6 @@ class Parking(Generic[D]):
         cluster: Cluster,
         accumulator: Accumulator,
         outbox: Outbox[D],
-        delivery: Callable[[BatchResult, int, int], D],
         clock: Clock,
         guard: Guard,
         max_block_ms: int,
@@ -75,7 +74,6 @@ class Parking(Generic[D]):
         self._cluster = cluster
         self._accumulator = accumulator
         self._outbox = outbox
-        self._delivery = delivery
         self._clock = clock
         self._guard = guard
         self._max_block_s = max_block_ms / 1000
@@ -118,7 +116,7 @@ class Parking(Generic[D]):
         if topic not in self._asking:
             name = f"the search for topic {topic}"
             self._asking[topic] = in_background(self._ask(topic), name, self._crashed)
-        return self._delivery(batch_result, 0, timestamp_ms)
+        return self._outbox.delivery(batch_result, 0, timestamp_ms)
 
     async def _ask(self, topic: str) -> None:
         """Wait for a topic and put what waits for it; cancelled when the producer closes."""

@@ -26,7 +26,7 @@ from moldau.client.errors import (
 )
 from moldau.client.producing.core import ProducerCore
 from moldau.client.producing.deliveries import Tally
-from moldau.client.producing.delivery_types import Delivery, new_delivery
+from moldau.client.producing.delivery_types import Delivery
 from moldau.client.producing.face import (
     Headers,
     Prepared,
@@ -91,13 +91,13 @@ class Producer(ProducerFace[K, V]):
             self._core, self._portal = core, portal
 
     async def _opened(self) -> ProducerCore[Delivery]:
-        core = ProducerCore(
+        core: ProducerCore[Delivery] = ProducerCore(
             self._connection_settings,
             self._settings,
             self._ports,
             self._lock,
-            new_delivery,
             _weakly(self._room_made),
+            for_threads=True,
         )
         core.outbox.on_news = partial(_weakly(self._news), core, asyncio.get_running_loop())
         try:
@@ -219,15 +219,9 @@ class Producer(ProducerFace[K, V]):
         core = self._core
         if core is not None:
             try:
-                with self._lock:
-                    delivery = core.outbox.put(
-                        topic,
-                        key,
-                        value,
-                        partition,
-                        timestamp_ms,
-                        headers,
-                    )
+                delivery = core.outbox.put_locked(
+                    self._lock, topic, key, value, partition, timestamp_ms, headers
+                )
             except BufferFull:
                 delivery = None
             if delivery is not None:

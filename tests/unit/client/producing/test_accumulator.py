@@ -149,7 +149,7 @@ def test_a_record_that_cannot_be_written_leaves_no_empty_batch():
     gathered = accumulator()
     topic = gathered.topics["t"]
     with pytest.raises(TypeError):
-        gathered.add(topic, None, 0, None, "text", (), 100, 0.0)
+        gathered.add(topic, None, 0, None, b"v", (("name", "text"),), 100, 0.0)
     assert topic.sticky.open is None
     assert (gathered.used, gathered.unsettled(), gathered.linger_end()) == (0, [], None)
 
