@@ -93,9 +93,13 @@ def _newest(out: Path, log: str, query: str = LANDING) -> int:
 def _rows_written_ns(out: Path) -> int:
     """Return when the newest file of rows was written."""
     newest = 0
-    for path in out.glob("[!_]*/**/*.parquet"):
-        with contextlib.suppress(FileNotFoundError):  # it was put aside, and has been moved
-            newest = max(newest, path.stat().st_mtime_ns)
+    for table in out.glob("[!_]*"):
+        # Unlike a glob, a walk passes over folders that Spark removes meanwhile.
+        for folder, _, names in os.walk(table):
+            for name in names:
+                if name.endswith(".parquet"):
+                    with contextlib.suppress(FileNotFoundError):  # put aside, and moved
+                        newest = max(newest, (Path(folder) / name).stat().st_mtime_ns)
     return newest
 
 
