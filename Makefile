@@ -236,9 +236,9 @@ bench-quorum: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## three voter
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m bench.quorum --candidate $(FORM)
 
-BROKER ?= moldau
+BROKER ?= kafka
 
-bench-clients: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## the Python client against others; writes bench/CLIENTS.md. The checkout, on Apache Kafka: make bench-clients FORM=moldau BROKER=kafka
+bench-clients: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## the Python client against others; writes bench/CLIENTS.md. The checkout, on our broker: make bench-clients FORM=moldau BROKER=moldau
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m bench.clients.run --form $(FORM) --broker $(BROKER)
 

@@ -5,7 +5,7 @@ one before reversed: a machine that is slower for a minute is so for all of them
 written after every round, so that a run that is cut short has told something.
 
 `--broker` chooses the broker. `--form` chooses our client: that of the checkout, or the compiled
-one of `make wheel`.
+one of `make wheel`. Each combination has a page of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bench.report import Figures
 
 WORKS = tuple(dict.fromkeys(comparison.measure.work for comparison in COMPARISONS))
 ROUNDS = 9
-RESULTS = Path(__file__).parents[1] / "CLIENTS.md"
+FOLDER = Path(__file__).parents[1]
 FORMS = ("moldau", "moldau-compiled")
 
 
@@ -35,10 +35,18 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--works", nargs="+", choices=WORKS, default=WORKS, metavar="WORK",
                         help=f"some of: {', '.join(WORKS)}")  # fmt: skip
-    parser.add_argument("--broker", choices=KINDS, default="moldau")
-    parser.add_argument("--form", choices=FORMS, default="moldau")
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    return parser.parse_args(arguments)
+    parser.add_argument("--broker", choices=KINDS, default="kafka")
+    parser.add_argument("--form", choices=FORMS, default="moldau-compiled")
+    parser.add_argument("--output", type=Path, help="[a page of bench/ for broker and form]")
+    asked = parser.parse_args(arguments)
+    asked.output = asked.output or FOLDER / page_name(asked.broker, asked.form)
+    return asked
+
+
+def page_name(broker: str, form: str) -> str:
+    """Return the page of a broker and a form of our client."""
+    on = "" if broker == "kafka" else f"-on-{broker}"
+    return f"CLIENTS{on}{'' if form == 'moldau-compiled' else '-checkout'}.md"
 
 
 def main(arguments: list[str]) -> None:
