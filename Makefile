@@ -69,11 +69,12 @@ quick-clients quick-broker: quick-%: setup
 
 # Three lanes run at a time: those of whole brokers and of Spark wait for much, and leave two cores
 # enough for a third. The longest begin first, among them the compiler, which waits for nothing, so
-# that no core is idle at the end. Each line says in which lane it was said.
+# that no core is idle at the end. Each line says in which lane it was said. COMPILED_ALONE runs on
+# the compiled form only, where there is a compiler; `make test-long` runs it on the checkout. The
+# other lanes still drive whole brokers, real and simulated, in which all of its code runs.
 OF_COMPAT := tests/compat
 OF_PROCESSES := tests/docs tests/process
-OF_TOPICS := $(wildcard tests/spark/test_source_*.py tests/spark/test_sink_*.py)
-LANES := test-pipelines test-compat test-units test-others test-processes test-topics
+LANES := test-compat test-spark test-units test-others test-processes test-patches
 
 .PHONY: $(LANES) test-compiled
 
@@ -86,25 +87,33 @@ endif
 
 test-compat: TESTS := $(OF_COMPAT)
 test-processes: TESTS := $(OF_PROCESSES)
-test-pipelines: TESTS := tests/spark $(patsubst %,--ignore=%,$(OF_TOPICS))
+test-spark: TESTS := tests/spark
 test-units: TESTS := tests/unit
 test-others: TESTS := $(patsubst %,--ignore=%,$(OF_COMPAT) $(OF_PROCESSES) tests/spark tests/unit)
-test-topics: TESTS := $(OF_TOPICS)
+test-patches: TESTS = $(shell grep -rl "mark\.patches" $(COMPILED_ALONE))
+$(LANES): MARKS := not long
+test-patches: MARKS := patches and not long
+test-patches: PASSED_BY :=
 $(LANES) test-compiled: SHELL := bash
 $(LANES): test-%: setup
-	@set -o pipefail; $(BIN)/python -m pytest -m "not long" $(TESTS) | (trap "" INT; sed -u "s/^/$*: /")
+	@set -o pipefail; $(BIN)/python -m pytest -m "$(MARKS)" $(TESTS) $$($(CAN_COMPILE) && echo "$(PASSED_BY)") | (trap "" INT; sed -u "s/^/$*: /")
 
 test-long: setup ## the matrices that `make test` has samples of; run it before an issue is resolved
 	$(BIN)/python -m pytest -m long $(PYTEST_ARGS)
+ifndef PYTEST_ARGS
+	$(BIN)/python -m pytest -m "not long" $(COMPILED_ALONE)
+endif
 
-# Once more on what `make wheel` builds: what drives whole brokers, real and simulated, and the parts
+# On what `make wheel` builds: some of what drives whole brokers, real and simulated, and the parts
 # of them that are compiled. More goes there: make test-compiled OF_COMPILED="tests/process tests/compat"
-OF_COMPILED := tests/process/test_form.py tests/process/test_kill_nine.py tests/process/test_memory_budget.py tests/sim/test_broker_seeds.py \
+COMPILED_ALONE := tests/process/test_kill_nine.py tests/process/test_memory_budget.py tests/sim/test_broker_seeds.py \
   tests/contract tests/unit/coordination tests/unit/storage tests/unit/records tests/unit/client/consuming tests/unit/server/test_connection.py \
   $(wildcard tests/unit/server/test_connection_*.py) tests/unit/transport/test_stream_memory.py \
   tests/unit/replication tests/unit/protocol/test_single_fetch.py $(wildcard tests/sim/test_follower*.py) \
   $(wildcard tests/unit/server/test_fetch*.py tests/unit/server/test_single_fetch*.py) tests/unit/server/test_wait_timer.py \
   tests/unit/client/producing
+OF_COMPILED := tests/process/test_form.py $(COMPILED_ALONE)
+PASSED_BY = $(patsubst %,--ignore=%,$(COMPILED_ALONE))
 test-compiled: OPT := 1
 test-compiled: setup
 	@$(CAN_COMPILE) && $(MAKE) --no-print-directory wheel OPT=$(OPT) || ! $(CAN_COMPILE)
