@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup wheel man demo quick ci test test-long lint types imports spelling links check reference docs sim sim-many sim-cluster sim-cluster-many sim-zookeeper sim-zookeeper-many sim-quorum sim-quorum-many mutants fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-zookeeper bench-quorum bench-clients bench-spark recording lock clean help
+.PHONY: setup wheel man demo quick test test-long lint types imports spelling links check reference docs sim sim-many sim-cluster sim-cluster-many sim-zookeeper sim-zookeeper-many sim-quorum sim-quorum-many mutants fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-zookeeper bench-quorum bench-clients bench-fetch bench-spark recording lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -80,13 +80,7 @@ GENTLE := test-units test-others test-patches
 LANES := test-compat test-spark test-processes $(GENTLE)
 IN_ORDER := test-compiled test-compat test-spark test-units test-processes test-others test-patches
 
-.PHONY: $(LANES) test-compiled ci-checks
-
-ci: setup ## what must pass before a change lands: tests, checks and the site, side by side
-	@$(MAKE) --no-print-directory --keep-going --jobs=4 $(IN_ORDER) ci-checks
-
-ci-checks: setup
-	@nice $(MAKE) --no-print-directory --keep-going check docs
+.PHONY: $(LANES) test-compiled
 
 test: setup ## run every test, or some in one process: make test PYTEST_ARGS=tests/unit
 ifdef PYTEST_ARGS
@@ -242,6 +236,10 @@ FORM ?= moldau-compiled
 bench: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## Moldau against Apache Kafka on this machine; writes bench/RESULTS.md. The checkout: make bench FORM=moldau
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m bench.run --candidate $(FORM)
+
+bench-fetch: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## reading from the page cache and from the disk against Apache Kafka; writes bench/FETCH.md
+	$(BIN)/python -m compileall -q src
+	$(BIN)/python -m bench.run --candidate $(FORM) --works fetch cold_read --rounds 6 --output bench/FETCH.md
 
 bench-cluster: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## three Moldau brokers against three of Apache Kafka; writes bench/CLUSTER.md. The checkout: make bench-cluster FORM=moldau
 	$(BIN)/python -m compileall -q src
