@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup wheel man demo quick test test-long lint types imports spelling links check reference docs sim sim-many sim-cluster sim-cluster-many sim-zookeeper sim-zookeeper-many sim-quorum sim-quorum-many mutants fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-zookeeper bench-quorum bench-clients bench-spark recording lock clean help
+.PHONY: setup wheel man demo quick test test-long lint types imports spelling links check reference docs sim sim-many sim-cluster sim-cluster-many sim-zookeeper sim-zookeeper-many sim-quorum sim-quorum-many mutants fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-zookeeper bench-quorum bench-clients bench-fetch bench-spark recording lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -67,13 +67,18 @@ quick-clients quick-broker: SHELL := bash
 quick-clients quick-broker: quick-%: setup
 	@set -o pipefail; $(BIN)/python -m pytest -q -m "not process and not long" $(TESTS) | (trap "" INT; sed -u "s/^/$*: /")
 
-# Three lanes run at a time: those of whole brokers and of Spark wait for much, and leave two cores
-# enough for a third. The longest begin first, among them the compiler, which waits for nothing, so
-# that no core is idle at the end. Each line says in which lane it was said.
+# Four lanes run at a time: those of whole brokers and of Spark wait for much, and leave two cores
+# enough for two that do not. These are the GENTLE ones: they have the cores when nobody else wants
+# them, so that no broker is late because of them. The longest begin first. Each line says in which
+# lane it was said.
+#
+# COMPILED_ALONE runs on the compiled form only, where there is a compiler; `make test-long` runs it
+# on the checkout. The other lanes drive whole brokers of the checkout, real and simulated.
 OF_COMPAT := tests/compat
 OF_PROCESSES := tests/docs tests/process
-OF_TOPICS := $(wildcard tests/spark/test_source_*.py tests/spark/test_sink_*.py)
-LANES := test-pipelines test-compat test-units test-others test-processes test-topics
+GENTLE := test-units test-others test-patches
+LANES := test-compat test-spark test-processes $(GENTLE)
+IN_ORDER := test-compiled test-compat test-spark test-units test-processes test-others test-patches
 
 .PHONY: $(LANES) test-compiled
 
@@ -81,33 +86,42 @@ test: setup ## run every test, or some in one process: make test PYTEST_ARGS=tes
 ifdef PYTEST_ARGS
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 else
-	@$(MAKE) --no-print-directory --keep-going --jobs=3 test-compiled $(LANES)
+	@$(MAKE) --no-print-directory --keep-going --jobs=4 $(IN_ORDER)
 endif
 
 test-compat: TESTS := $(OF_COMPAT)
 test-processes: TESTS := $(OF_PROCESSES)
-test-pipelines: TESTS := tests/spark $(patsubst %,--ignore=%,$(OF_TOPICS))
+test-spark: TESTS := tests/spark
 test-units: TESTS := tests/unit
 test-others: TESTS := $(patsubst %,--ignore=%,$(OF_COMPAT) $(OF_PROCESSES) tests/spark tests/unit)
-test-topics: TESTS := $(OF_TOPICS)
+test-patches: TESTS = $(shell grep -rl "mark\.patches" $(COMPILED_ALONE))
+$(LANES): MARKS := not long
+$(GENTLE): GENTLY := nice
+test-patches: MARKS := patches and not long
+test-patches: PASSED_BY :=
 $(LANES) test-compiled: SHELL := bash
 $(LANES): test-%: setup
-	@set -o pipefail; $(BIN)/python -m pytest -m "not long" $(TESTS) | (trap "" INT; sed -u "s/^/$*: /")
+	@set -o pipefail; $(GENTLY) $(BIN)/python -m pytest -m "$(MARKS)" $(TESTS) $$($(CAN_COMPILE) && echo "$(PASSED_BY)") | (trap "" INT; sed -u "s/^/$*: /")
 
 test-long: setup ## the matrices that `make test` has samples of; run it before an issue is resolved
 	$(BIN)/python -m pytest -m long $(PYTEST_ARGS)
+ifndef PYTEST_ARGS
+	$(BIN)/python -m pytest -m "not long" $(COMPILED_ALONE)
+endif
 
-# Once more on what `make wheel` builds: what drives whole brokers, real and simulated, and the parts
+# On what `make wheel` builds: some of what drives whole brokers, real and simulated, and the parts
 # of them that are compiled. More goes there: make test-compiled OF_COMPILED="tests/process tests/compat"
-OF_COMPILED := tests/process/test_form.py tests/process/test_kill_nine.py tests/process/test_memory_budget.py tests/sim/test_broker_seeds.py \
+COMPILED_ALONE := tests/process/test_kill_nine.py tests/process/test_memory_budget.py tests/sim/test_broker_seeds.py \
   tests/contract tests/unit/coordination tests/unit/storage tests/unit/records tests/unit/client/consuming tests/unit/server/test_connection.py \
   $(wildcard tests/unit/server/test_connection_*.py) tests/unit/transport/test_stream_memory.py \
   tests/unit/replication tests/unit/protocol/test_single_fetch.py $(wildcard tests/sim/test_follower*.py) \
   $(wildcard tests/unit/server/test_fetch*.py tests/unit/server/test_single_fetch*.py) tests/unit/server/test_wait_timer.py \
   tests/unit/client/producing
+OF_COMPILED := tests/process/test_form.py $(COMPILED_ALONE)
+PASSED_BY = $(patsubst %,--ignore=%,$(COMPILED_ALONE))
 test-compiled: OPT := 1
 test-compiled: setup
-	@$(CAN_COMPILE) && $(MAKE) --no-print-directory wheel OPT=$(OPT) || ! $(CAN_COMPILE)
+	@$(CAN_COMPILE) && nice $(MAKE) --no-print-directory wheel OPT=$(OPT) || ! $(CAN_COMPILE)
 	@set -o pipefail; if $(CAN_COMPILE); then \
 	  PYTHONPATH="$(CURDIR)/$(COMPILED)" MOLDAU_TEST_FORM=compiled $(BIN)/python -m pytest -m "not long" $(OF_COMPILED) | (trap "" INT; sed -u "s/^/compiled: /"); \
 	else echo "compiled: left out, for want of a C compiler or Python.h"; test "$$CI" != true; fi
@@ -222,6 +236,10 @@ FORM ?= moldau-compiled
 bench: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## Moldau against Apache Kafka on this machine; writes bench/RESULTS.md. The checkout: make bench FORM=moldau
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m bench.run --candidate $(FORM)
+
+bench-fetch: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## reading from the page cache and from the disk against Apache Kafka; writes bench/FETCH.md
+	$(BIN)/python -m compileall -q src
+	$(BIN)/python -m bench.run --candidate $(FORM) --works fetch cold_read --rounds 6 --output bench/FETCH.md
 
 bench-cluster: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## three Moldau brokers against three of Apache Kafka; writes bench/CLUSTER.md. The checkout: make bench-cluster FORM=moldau
 	$(BIN)/python -m compileall -q src

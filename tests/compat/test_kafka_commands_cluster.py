@@ -79,6 +79,33 @@ def test_the_cluster_is_told_of_alike(commands, action):
     assert (said.stdout, said.status) == (theirs.stdout, 0)
 
 
+def test_a_broker_that_is_not_registered_is_refused_alike(commands):
+    words = ("unregister", "--bootstrap-server", commands.broker.address, "--id", 77)
+    theirs = commands.session.run(class_of("kafka-cluster"), *words, check=False)
+    said = ours("kafka-cluster", *words)
+    assert (said.stdout, said.status) == (theirs.stdout, theirs.status)
+    # Kafka's client logs a line of its own before.
+    assert said.stderr.split("\n")[0] in theirs.stderr.split("\n")
+
+
+def test_elections_end_alike(commands, topic, tmp_path):
+    preferred, unclean = (
+        ("kafka-leader-election", "--election-type", one) for one in ("preferred", "UNCLEAN")
+    )
+    said = commands.same(*preferred, "--topic", topic, "--partition", 0)
+    assert said.lines == [f"Valid replica already elected for partitions {topic}-0"]
+    commands.same(*unclean, "--topic", topic, "--partition", 7)
+    commands.same(*preferred, "--topic", "no-such-topic", "--partition", 0)
+    commands.same(*preferred, "--all-topic-partitions")
+    file = tmp_path / "partitions.json"
+    for partitions in ([1], [2, 2]):
+        named = [{"topic": topic, "partition": one} for one in partitions]
+        file.write_text(json.dumps({"partitions": named}))
+        commands.same(*preferred, "--path-to-json-file", file)
+    for arguments in ((), ("--topic", topic), ("--all-topic-partitions", "--partition", 1)):
+        commands.same_refusal(*preferred, *arguments)
+
+
 def test_features_are_described_alike(commands):
     theirs, own = (
         # The epoch is the end of the metadata log, which grows by itself in Kafka.

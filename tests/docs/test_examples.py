@@ -11,6 +11,11 @@ from kafka_harness.moldau_node import MoldauNode
 from kafka_harness.topics import create_topic, send
 from moldau.cli.dump_log import dump_log
 from moldau.observe.cleaner import CleanerFigures, cleaner_families
+from moldau.observe.committed_offsets import (
+    CommittedFigures,
+    GroupOffset,
+    committed_families,
+)
 from moldau.observe.coordinator_metrics import (
     GroupFigures,
     ShardFigures,
@@ -19,7 +24,7 @@ from moldau.observe.coordinator_metrics import (
     internal_topic_families,
     transaction_families,
 )
-from moldau.observe.disks import DiskFigures, disk_families
+from moldau.observe.disks import DiskFigures, Room, disk_families
 from moldau.observe.replication import (
     ControllerFigures,
     ReplicationFigures,
@@ -114,10 +119,11 @@ def test_the_metrics_that_are_listed_are_told():
     states = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead")
     families = [
         *group_families(GroupFigures(shards, dict.fromkeys(states, 0), 0, 0, 0)),
+        *committed_families(CommittedFigures([GroupOffset("g", "t", 0, 0)], 0)),
         *transaction_families(TransactionFigures(shards, {"Ongoing": 0}, 0, 0, 0)),
         *internal_topic_families(shards),
         *cleaner_families(CleanerFigures(0.0, 0.0, 0.0, 0, 0, {"/data": 0})),
-        *disk_families(DiskFigures(0, 0, 0, 0)),
+        *disk_families(DiskFigures(0, 0, 0, 0, {"/data": Room(0, 0)})),
         *replication_families(ReplicationFigures(*[0] * 11, {"Produce": 0})),
         *controller_families(ControllerFigures(*[0] * 6)),
     ]

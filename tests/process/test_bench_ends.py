@@ -32,7 +32,10 @@ def is_gone(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
 
-@pytest.mark.parametrize(("module", "count"), [("bench.run", 1), ("bench.cluster", 3)])
+@pytest.mark.parametrize(
+    ("module", "count"),
+    [("bench.run", 1), pytest.param("bench.cluster", 3, marks=pytest.mark.long)],
+)
 def test_sigterm_ends_the_brokers_of_a_bench(tmp_path, module, count):
     command = [
         sys.executable, "-m", module, "--quick", "--works", "latency", "--baseline", "moldau",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pty
 import select
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -127,4 +129,22 @@ def test_a_watch_shows_the_list_again_in_place_until_ctrl_c(broker: MoldauNode) 
         broker, "topic", "list", "orders", "--watch", "0.1", enough=3, answers=[(b"orders", CTRL_C)]
     )
     assert shown.status == 130
-    assert shown.text.count("\x1b[H\x1b[2J") >= 3
+    assert shown.text.count("\x1b[H") >= 3
+    assert "\x1b[2J" not in shown.text
+
+
+IGNORED_BY_NOHUP = pytest.mark.skipif(
+    signal.getsignal(signal.SIGHUP) is signal.SIG_IGN, reason="by nohup, which commands inherit"
+)
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=IGNORED_BY_NOHUP)]
+)
+def test_a_watch_ends_by_the_signals_that_end_a_process(broker: MoldauNode, number: int) -> None:
+    command = [MOLDAU, "topic", "list", "orders", "--watch", "0.1", "-b", broker.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        assert "NAME" in watching.stdout.readline()
+        watching.send_signal(number)
+        assert watching.wait(PATIENCE_S) == -number

@@ -39,6 +39,9 @@ def test_what_was_produced_is_counted_under_kafkas_names(tmp_path):
     log = (("partition", "0"), ("topic", "counted"))
     assert samples["kafka_log_log_logendoffset", log] == 10
     assert samples["kafka_log_log_size", log] > 1000
+    directory = (("logDirectory", str(tmp_path / "data")),)
+    free = samples["moldau_log_directory_free_bytes", directory]
+    assert 0 < free <= samples["moldau_log_directory_total_bytes", directory]
     produce = (("request", "Produce"),)
     assert samples["kafka_network_requestmetrics_requests_total", produce] >= 1
     assert samples["moldau_request_seconds_count", produce] >= 1
@@ -84,6 +87,9 @@ def test_groups_and_transactions_are_told_while_they_last_and_after_a_restart(tm
         assert samples[f"{GROUP_COORDINATOR}_offset_commit_count", ()] == 2
         assert samples[f"{GROUPS}_numoffsets", ()] == 2
         assert samples[f"{GROUPS}_numgroupsempty", ()] == 1
+        labels = [(("group", "g"), ("partition", one), ("topic", "copied")) for one in "01"]
+        assert [samples["moldau_group_committed_offset", one] for one in labels] == [0, 0]
+        assert samples["moldau_group_committed_offsets_left_out", ()] == 0
     with MoldauNode(tmp_path, settings):
         # Both coordinators load in the background, partition by partition.
         scrape_until(page, "moldau_transactional_ids", (("state", "CompleteCommit"),))

@@ -55,7 +55,5 @@ def test_the_runs_have_seen_what_they_are_for():
         pytest.param(5, id="with coordinators"),
     ],
 )
-def test_the_same_seed_gives_the_same_run_in_other_processes(seed):
-    said = {said_in_another_process(seed, hash_seed=hash_seed) for hash_seed in (1, 2)}
-    assert len(said) == 1
-    assert outcome(seed).digest in said.pop()
+def test_the_same_seed_gives_the_same_run_in_another_process(seed):
+    assert outcome(seed).digest in said_in_another_process(seed, hash_seed=1)

@@ -82,6 +82,7 @@ def test_many_seeds_tell_which_cases_of_a_quorum_they_missed():
     assert "    MISSED zombie controller resumed: 0 of 0.1" in lines
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_run():
     again = run_cluster_seed(SEEDS[0], quorum=True, adjust=shortened)
     assert again.digest == outcome(SEEDS[0]).digest

@@ -68,7 +68,11 @@ FED = (
 )
 
 
-@pytest.mark.parametrize("fed", FED, ids=lambda one: one.pipeline.name)
+@pytest.mark.parametrize(
+    "fed",
+    [*(pytest.param(one, marks=pytest.mark.long) for one in FED[:-1]), FED[-1]],
+    ids=lambda one: one.pipeline.name,
+)
 def test_a_record_of_a_hundred_megabytes_is_a_dead_letter_among_good_ones(
     session, broker, tmp_path, fed
 ):

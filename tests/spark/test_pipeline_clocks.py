@@ -70,8 +70,14 @@ ACTIVITY_CASE = (ACTIVITY, activity_kit.OPTIONS, take_activity, event)
     [
         pytest.param(*ACTIVITY_CASE, 50_000, id="activity"),
         pytest.param(*ACTIVITY_CASE, 1, id="large batches"),
-        pytest.param(METRICS, metrics_kit.OPTIONS, take_metrics, sample, 50_000, id="metrics"),
-        pytest.param(LOGS, logs_model.OPTIONS, take_logs, line, 50_000, id="logs"),
+        pytest.param(
+            *(METRICS, metrics_kit.OPTIONS, take_metrics, sample, 50_000),
+            id="metrics",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            *(LOGS, logs_model.OPTIONS, take_logs, line, 50_000), id="logs", marks=pytest.mark.long
+        ),
     ],
 )
 def test_a_clock_that_is_ahead_makes_nothing_late(

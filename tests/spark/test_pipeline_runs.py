@@ -211,6 +211,7 @@ def test_a_run_is_seen_on_its_terminal_has_its_folder_alone_and_stops_in_good_or
 
 
 @pytest.mark.java(SPARK_CONNECTOR)
+@pytest.mark.long
 def test_several_share_a_spark_and_go_on_when_one_of_them_is_stopped(broker, tmp_path):
     outs = {create_topic(broker.address, fresh_topic("several")): tmp_path / n for n in "ab"}
     (first, first_out), (second, second_out) = outs.items()

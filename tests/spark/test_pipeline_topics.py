@@ -109,11 +109,8 @@ SENDING = (
 )
 
 
-@pytest.mark.parametrize(
-    "sending",
-    [pytest.param(SENDING[0], marks=pytest.mark.long), *SENDING[1:]],
-    ids=lambda one: one.pipeline.name,
-)
+@pytest.mark.long
+@pytest.mark.parametrize("sending", SENDING, ids=lambda one: one.pipeline.name)
 def test_a_batch_that_is_run_again_sends_nothing_twice(session, broker, tmp_path, sending):
     topic = create_topic(broker.address, fresh_topic("told"))
     options = {**sending.options, **dict.fromkeys(sending.topics, topic)}

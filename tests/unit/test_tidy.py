@@ -17,19 +17,13 @@ def name_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_says_why_it_exists(path):
-    assert ast.get_docstring(ast.parse(path.read_text())), f"{path} has no docstring"
-
-
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_holds_one_idea(path):
-    assert path.read_text().count("\n") <= LINES_MAX
+def test_a_module_says_why_it_exists_holds_one_idea_and_has_short_functions(path):
+    text = path.read_text()
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree), f"{path} has no docstring"
+    assert text.count("\n") <= LINES_MAX
     assert path.stem not in FORBIDDEN_NAMES
-
-
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_functions_are_short_and_classes_documented(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = node.end_lineno - node.lineno + 1
             assert lines <= FUNCTION_LINES_MAX, (

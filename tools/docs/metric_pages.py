@@ -15,8 +15,9 @@ from tools.docs.markdown import anchored, code, page, table
 from moldau.coordination.groups.states import GroupState
 from moldau.coordination.transactions.transaction import TransactionState
 from moldau.observe.cleaner import CleanerFigures
+from moldau.observe.committed_offsets import CommittedFigures, GroupOffset
 from moldau.observe.coordinator_metrics import GroupFigures, ShardFigures, TransactionFigures
-from moldau.observe.disks import DiskFigures
+from moldau.observe.disks import DiskFigures, Room
 from moldau.observe.memory import MemoryFigures
 from moldau.observe.prometheus import BrokerCollector, BrokerFigures, LogFigures
 from moldau.observe.replication import ControllerFigures, ReplicationFigures
@@ -69,11 +70,13 @@ def _of_broker() -> list[Metric]:
     requests.of("Produce").error(0)
     figures = BrokerFigures(
         requests=requests,
+        partition_series_max=1,
         connections=lambda: 0,
         logs=lambda: [LogFigures("topic", 0, 0, 0, 0, 0)],
         topics=lambda: [("topic", TopicTraffic())],
-        disks=lambda: DiskFigures(0, 0, 0, 0),
+        disks=lambda: DiskFigures(0, 0, 0, 0, {"/data": Room(0, 0)}),
         groups=lambda: GroupFigures(_SHARDS, dict.fromkeys(_group_states(), 0), 0, 0, 0),
+        committed=lambda: CommittedFigures([GroupOffset("group", "topic", 0, 0)], 0),
         transactions=lambda: TransactionFigures(
             _SHARDS, {state.label: 0 for state in TransactionState}, 0, 0, 0
         ),

@@ -57,6 +57,7 @@ from moldau.client.administration.group_offsets import GroupOffsetCalls
 from moldau.client.administration.groups import GroupCalls
 from moldau.client.administration.partitions import (
     END,
+    ElectionType,
     ListedOffset,
     OffsetSpec,
     PartitionCalls,
@@ -105,6 +106,7 @@ __all__ = [
     "ConfigType",
     "ControllerEndpoint",
     "CreatedTopic",
+    "ElectionType",
     "FeatureDescription",
     "FeatureRange",
     "FencedProducer",
@@ -283,6 +285,7 @@ class Admin(AdminFace):
     delete_records = _blocking(AdminCalls.delete_records)
     list_offsets = _blocking(AdminCalls.list_offsets)
     describe_producers = _blocking(AdminCalls.describe_producers)
+    elect_leaders = _blocking(AdminCalls.elect_leaders)
 
     # Configs
 
@@ -300,6 +303,7 @@ class Admin(AdminFace):
     describe_api_versions = _blocking(AdminCalls.describe_api_versions)
     describe_features = _blocking(AdminCalls.describe_features)
     update_features = _blocking(AdminCalls.update_features)
+    unregister_broker = _blocking(AdminCalls.unregister_broker)
 
     # The metadata quorum
 

@@ -354,11 +354,18 @@ class Cluster:
             before = self.image
             try:
                 await self.refresh()
-                await self._missing.note(self.image.refusals, self, min(self.image.brokers))
+                await self._note_missing()
             except ClientError as error:
                 self._refresh_failed(error)
             else:
                 self._refresh_succeeded(news=self.image != before)
+
+    async def _note_missing(self) -> None:
+        """Note which topics are missing; ask again soon for those that may be on their way."""
+        watched = self._watched | self._asked_for
+        broker_id = min(self.image.brokers)
+        if await self._missing.note(self.image.refusals, watched, self, broker_id):
+            self.request_refresh()
 
     async def _until_refresh(self) -> None:
         aged_at = self._refreshed_at + self.settings.metadata_max_age_ms / 1000

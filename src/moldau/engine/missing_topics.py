@@ -2,14 +2,17 @@
 
 A broker answers alike for a topic that does not exist, for one that it is about to create because
 it was asked for, and for one that was created elsewhere a moment ago. The second is possible only
-where brokers create topics by themselves, which one of them is asked; the third is over soon.
+where brokers create topics by themselves, which one of them is asked. The third is over soon:
+a broker learns of a new topic a moment after the controller acknowledges it. So the first refusal
+says nothing yet. A topic that is still missing `WARNING_AFTER_S` later is warned of, once, and one
+that is missing for `TOPIC_LAG_S` is certain not to come.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from moldau.base.clock import Clock
@@ -20,6 +23,10 @@ logger = logging.getLogger(__name__)
 
 TOPIC_LAG_S: Final = 5.0
 """How long a broker may take to hear of a topic that was created elsewhere."""
+
+WARNING_AFTER_S: Final = 2.0
+"""How long a topic is missing before that is warned of: on a busy machine a broker may learn of a
+topic this late. Who mistyped a name still hears of it before the error."""
 
 ANSWER_S: Final = 1.0
 """How long a broker has to tell: metadata waits meanwhile."""
@@ -43,6 +50,7 @@ class MissingTopics:
         self._may_create = may_create
         self._since: dict[str, float] = {}
         self._may_come: set[str] = set()
+        self._warned: set[str] = set()
 
     def is_certain(self, name: str) -> bool:
         """Tell whether a topic is not there, and not about to be."""
@@ -51,23 +59,41 @@ class MissingTopics:
             return False
         return self._clock.monotonic() >= since + TOPIC_LAG_S
 
-    async def note(self, refusals: Mapping[str, ErrorCode], cluster: Asked, broker_id: int) -> None:
-        """Take what the brokers refuse now; find out whether they would create it."""
+    async def note(
+        self,
+        refusals: Mapping[str, ErrorCode],
+        watched: Collection[str],
+        cluster: Asked,
+        broker_id: int,
+    ) -> bool:
+        """Take what the brokers refuse now; find out whether they would create it.
+
+        Returns whether a watched topic is missing that may be on its way: ask again soon.
+        """
         missing = {
             name for name, code in refusals.items() if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         }
         for name in self._since.keys() - missing:
             del self._since[name]
             self._may_come.discard(name)
+            self._warned.discard(name)
         new = missing - self._since.keys()
-        if not new:
-            return
-        self._since.update(dict.fromkeys(new, self._clock.monotonic()))
-        if self._may_create and await _creates_topics(cluster, broker_id):
-            self._may_come |= new
-            return
-        for name in sorted(new):
+        if new:
+            self._since.update(dict.fromkeys(new, self._clock.monotonic()))
+            if self._may_create and await _creates_topics(cluster, broker_id):
+                self._may_come |= new
+        # Refusals of topics that nobody watches are not renewed: they may be old.
+        undecided = missing.intersection(watched) - self._may_come - self._warned
+        return self._warn(undecided) < len(undecided)
+
+    def _warn(self, undecided: Iterable[str]) -> int:
+        """Warn of topics that are missing for too long to be on their way; return how many."""
+        latest = self._clock.monotonic() - WARNING_AFTER_S
+        late = sorted(name for name in undecided if self._since[name] <= latest)
+        self._warned.update(late)
+        for name in late:
             logger.warning("there is no topic %r, and no broker creates it by itself", name)
+        return len(late)
 
 
 async def _creates_topics(cluster: Asked, broker_id: int) -> bool:

@@ -22,6 +22,7 @@ from prometheus_client.core import (
 from prometheus_client.process_collector import ProcessCollector
 
 from moldau.observe.cleaner import CleanerFigures, cleaner_families
+from moldau.observe.committed_offsets import CommittedFigures, committed_families
 from moldau.observe.coordinator_metrics import (
     GroupFigures,
     TransactionFigures,
@@ -67,11 +68,14 @@ class BrokerFigures(NamedTuple):
     """Where the metrics come from; callables are asked at each scrape."""
 
     requests: RequestMetrics
+    partition_series_max: int
+    """Beyond this many partitions none is listed by itself: each would be four series."""
     connections: Callable[[], int]
     logs: Callable[[], Iterable[LogFigures]]
     topics: Callable[[], Iterable[tuple[str, TopicFigures]]]
     disks: Callable[[], DiskFigures]
     groups: Callable[[], GroupFigures]
+    committed: Callable[[], CommittedFigures]
     transactions: Callable[[], TransactionFigures]
     cleaner: Callable[[], CleanerFigures]
     memory: Callable[[], MemoryFigures]
@@ -93,9 +97,6 @@ LOG_GAUGES = (
     ("end_offset", "Offset of the next record"),
     ("segments", "Segment files"),
 )
-
-PARTITION_SERIES_MAX = 2000
-"""Beyond this many partitions none is listed by itself: each would be four series."""
 
 LOG_GAUGE_NAMES = {
     "size": "kafka_log_log_size",
@@ -125,6 +126,7 @@ class BrokerCollector:
         yield from disk_families(self._figures.disks())
         groups, transactions = self._figures.groups(), self._figures.transactions()
         yield from group_families(groups)
+        yield from committed_families(self._figures.committed())
         yield from transaction_families(transactions)
         yield from internal_topic_families(groups.shards, transactions.shards)
         yield from cleaner_families(self._figures.cleaner())
@@ -168,7 +170,7 @@ class BrokerCollector:
         yield GaugeMetricFamily(
             "kafka_server_replicamanager_partitioncount", "Partitions here", value=len(logs)
         )
-        if len(logs) > PARTITION_SERIES_MAX:
+        if len(logs) > self._figures.partition_series_max:
             return
         for attribute, text in LOG_GAUGES:
             family = GaugeMetricFamily(

@@ -43,7 +43,7 @@ def test_offsets_are_counted_as_they_are_committed_and_as_they_are_kept():
     )
     for _ in range(2):
         served.commit(request)
-    assert (served.counters.offset_commits, served.shard.count_offsets()) == (6, 3)
+    assert (served.counters.offset_commits, served.shard.offsets.count()) == (6, 3)
     assert served.shard.count_groups() == {GroupState.EMPTY: 1}
 
 
@@ -53,7 +53,7 @@ def test_what_is_deleted_is_not_counted_any_more():
     for key in keys:
         shard.replay(written(CURRENT_FORM, key, CommittedOffset(1)), None)
     shard.replay(tombstone(keys[0]), None)
-    assert shard.count_offsets() == 2
+    assert shard.offsets.count() == 2
 
 
 def told(counters: TransactionCounters) -> tuple[int, int, int]:

@@ -42,12 +42,12 @@ async def values(world):
 
 
 @virtual_time(brokers=3, topics={"t": 3}, settings={"min.insync.replicas": 2}, limit_s=7200)
-async def test_a_broker_that_was_away_for_an_hour_catches_up(world):
+async def test_a_broker_that_was_away_for_ten_minutes_catches_up(world):
     await write(world, b"before")
     world.cluster.kill(2)
     assert world.cluster.running == (1, 3)
     await write(world, b"meanwhile")
-    await asyncio.sleep(3600)
+    await asyncio.sleep(600)
     assert all(isr == [1, 3] for _, isr in await states(world))
     await world.cluster.restart(2)
     await in_sync(world, 1, 2, 3)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.control import Control
+from rich.screen import Screen
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +22,22 @@ def draw(views: Sequence[View], *, wide: bool) -> None:
         if view.caption:
             console.print(Text(view.caption, style="bold"))
         console.print(table_of(view, wide=wide))
+
+
+def redraw(text: str) -> None:
+    """Write a text over all that the terminal shows; what does not fit is cut off below.
+
+    Nothing is erased before, and all is one write, so nothing flickers. The terminal is left in no
+    state of its own (no other screen, no hidden cursor), so the process may be killed any time.
+    """
+    console = Console(highlight=False)
+    shown = Text.from_ansi(text.removesuffix("\n"))
+    height = len(console.render_lines(shown, pad=False))
+    with console:
+        console.control(Control.home())
+        console.print(Screen(shown), end="")
+        # What is typed or printed next stands below the text.
+        console.control(Control.move_to(0, min(height, console.height - 1)))
 
 
 def table_of(view: View, *, wide: bool) -> Table:

@@ -1,11 +1,14 @@
 """Looking again and again: `--watch` shows a report anew every few seconds until Ctrl-C.
 
 On a terminal it stays in place, below a clock; in a pipe one report follows the other. What passes
-(a broker that restarts) is told on standard error and the watch goes on.
+(a broker that restarts) is told on standard error and the watch goes on. Signals keep their usual
+meaning, so SIGTERM ends a watch, and SIGHUP too unless `nohup` has it ignored.
 """
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn, TypeVar
@@ -16,12 +19,12 @@ from moldau.cli.frame import client
 from moldau.cli.frame.report import Report
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Present = Callable[[Report], object]
+"""Prints a report."""
 
 DEFAULT_PERIOD_S = 1.0
 PERIOD_MAX_S = 86_400.0
 """A day: who looks less often does not watch."""
-CLEAR = "\x1b[H\x1b[2J"
-"""Cursor to the first line, then everything erased."""
 
 
 def watch_option(command: Command) -> Command:
@@ -49,13 +52,40 @@ def _header(period_s: float) -> str:
     return f"{now:%H:%M:%S}  {command}, every {period_s:g} s; Ctrl-C ends it"
 
 
+class _Capture(io.StringIO):
+    """Takes what is printed as a terminal would: with its colours."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def _captured(present: Present, report: Report) -> str:
+    """Return what presenting a report prints on the terminal, notes and errors included."""
+    from contextlib import ExitStack, redirect_stderr, redirect_stdout  # noqa: PLC0415 - as above
+
+    captured = _Capture()
+    with ExitStack() as stack:
+        if sys.stderr.isatty():
+            stack.enter_context(redirect_stderr(captured))
+        stack.enter_context(redirect_stdout(captured))
+        present(report)
+    return captured.getvalue()
+
+
+def _replace(present: Present, report: Report, period_s: float) -> None:
+    """Show a report where the last one stood."""
+    from moldau.cli.frame.drawing import redraw  # noqa: PLC0415 - rich is for terminals only
+
+    redraw(f"{_header(period_s)}\n\n{_captured(present, report)}")
+
+
 async def watch(
-    look: Callable[[], Awaitable[Report]], present: Callable[[Report], object], period_s: float
+    look: Callable[[], Awaitable[Report]], present: Present, period_s: float
 ) -> NoReturn:
     """Present reports until cancelled."""
     import asyncio  # noqa: PLC0415 - who prints help runs no loop
 
-    in_place = sys.stdout.isatty()
+    in_place = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     while True:
         try:
             report = await look()
@@ -65,7 +95,8 @@ async def watch(
             click.echo(f"moldau: {error}", err=True)
         else:
             if in_place:
-                click.echo(f"{CLEAR}{_header(period_s)}\n")
-            present(report)
-            sys.stdout.flush()
+                _replace(present, report, period_s)
+            else:
+                present(report)
+                sys.stdout.flush()
         await asyncio.sleep(period_s)

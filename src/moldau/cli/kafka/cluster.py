@@ -1,4 +1,4 @@
-"""`kafka-cluster`: the cluster's id, its endpoints, the versions its brokers take."""
+"""`kafka-cluster`: the cluster's id, endpoints and API versions; removes brokers for good."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final
 
 from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
-from moldau.cli.kafka.options import OptionParser, flag
+from moldau.cli.kafka.java_words import as_java_says
+from moldau.cli.kafka.options import OptionParser, flag, number
 from moldau.cli.kafka.running import (
     BOOTSTRAP_CONTROLLER,
     CommandFailed,
@@ -18,7 +19,7 @@ from moldau.cli.kafka.running import (
 )
 from moldau.cli.kafka.text_tables import Column, table
 
-ABOUT: Final = "The Kafka cluster tool: cluster-id, list-endpoints or api-versions."
+ABOUT: Final = "The Kafka cluster tool: cluster-id, unregister, list-endpoints or api-versions."
 NO_RACK_WIDTH: Final = 10
 
 PARSER: Final = OptionParser(
@@ -26,6 +27,7 @@ PARSER: Final = OptionParser(
         *cluster_options(),
         BOOTSTRAP_CONTROLLER,
         flag("include-fenced-brokers", "List fenced brokers too."),
+        number("id", "ID", "The id of the broker to unregister.", former=("i",)),
     ]
 )
 
@@ -36,11 +38,14 @@ def main(arguments: Sequence[str], console: Console) -> int:
     if not options.words:
         raise options.error("too few arguments")
     action = options.words[0]
-    if action in ("unregister", "unregister-controller"):
+    if action == "unregister-controller":
         raise CommandFailed(f"Moldau does not have this yet: {action}")
-    if action not in ("cluster-id", "list-endpoints", "api-versions"):
+    if action not in ("cluster-id", "unregister", "list-endpoints", "api-versions"):
         raise options.error(f"invalid choice: '{action}'")
     require_cluster(options)
+    broker_id = options.number("id")
+    if action == "unregister" and broker_id is None:
+        raise options.error("argument --id/-i is required")
 
     async def work(admin: client.AsyncAdmin) -> None:
         if action == "cluster-id":
@@ -48,6 +53,8 @@ def main(arguments: Sequence[str], console: Console) -> int:
         elif action == "list-endpoints":
             fenced = options.has("include-fenced-brokers")
             await _say_endpoints(admin, console, include_fenced=fenced)
+        elif broker_id is not None and action == "unregister":
+            await _unregister(admin, console, broker_id)
         else:
             from moldau.cli.kafka.api_versions import say_versions  # noqa: PLC0415 - alone
 
@@ -62,6 +69,18 @@ async def _say_id(admin: client.AsyncAdmin, console: Console) -> None:
         console.say("No cluster ID found. The Kafka version is probably too old.")
     else:
         console.say(f"Cluster ID: {cluster_id}")
+
+
+async def _unregister(admin: client.AsyncAdmin, console: Console, broker_id: int) -> None:
+    try:
+        await admin.unregister_broker(broker_id)
+    except client.UnsupportedVersion:
+        # Kafka's command, too, ends with status 0 then.
+        console.say("The target cluster does not support the broker unregistration API.")
+    except client.BrokerError as error:
+        raise CommandFailed(as_java_says(error)) from None
+    else:
+        console.say(f"Broker {broker_id} is no longer registered.")
 
 
 async def _say_endpoints(

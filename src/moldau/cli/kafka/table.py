@@ -61,6 +61,10 @@ TOOLS: Final[dict[str, Tool]] = {
     "kafka-cluster": Tool(
         "cluster", ("kafka.tools.ClusterTool", "org.apache.kafka.tools.ClusterTool")
     ),
+    "kafka-leader-election": Tool(
+        "leader_election",
+        ("kafka.admin.LeaderElectionCommand", "org.apache.kafka.tools.LeaderElectionCommand"),
+    ),
     "kafka-transactions": Tool("transactions", ("org.apache.kafka.tools.TransactionsCommand",)),
     "kafka-features": Tool(
         "features", ("kafka.admin.FeatureCommand", "org.apache.kafka.tools.FeatureCommand")
@@ -112,7 +116,6 @@ ABSENT: Final[dict[str, str]] = {
     "kafka-console-share-consumer": "share groups",
     "kafka-delegation-tokens": "delegation tokens",
     "kafka-jmx": "JMX (metrics are served for Prometheus)",
-    "kafka-leader-election": "leader elections on demand",
     "kafka-metadata-shell": "a shell for metadata snapshots",
     "kafka-reassign-partitions": "moving replicas",
     "kafka-replica-verification": "comparing replicas",

@@ -24,7 +24,11 @@ from moldau.engine.partitions import as_partitions, several
 from moldau.engine.results import Results, Tally
 from moldau.engine.retry import raise_for
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.brokers import FeatureUpdateKey, UpdateFeaturesRequest
+from moldau.protocol.messages.brokers import (
+    FeatureUpdateKey,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
+)
 from moldau.protocol.messages.log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -274,6 +278,25 @@ class ClusterCalls(Calls):
                 tally.done(name, None)
 
         return await self._asking.settle(levels, attempt, deadline)
+
+    async def unregister_broker(self, broker_id: int, *, timeout_ms: float | None = None) -> None:
+        """Remove a stopped broker from the cluster for good: `await admin.unregister_broker(4)`.
+
+        It leaves every ISR and stays in the replica lists of partitions: move these before.
+        """
+        may_be_done = False
+
+        async def attempt() -> None:
+            nonlocal may_be_done
+            try:
+                answer = await self._asking.ask(Node.CONTROLLER, UnregisterBrokerRequest(broker_id))
+            except ClientError:
+                may_be_done = True  # the answer may have been lost, and not the request
+                raise
+            if not (may_be_done and answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED):
+                raise_for(answer.error_code, answer.error_message)
+
+        await self._asking.until_done(attempt, self._asking.deadline(timeout_ms))
 
     async def _api_versions(self, node: int | Node, least: int = 0) -> ApiVersionsResponse:
         request = ApiVersionsRequest(SOFTWARE_NAME, __version__)

@@ -1,6 +1,6 @@
-"""Admin calls for partitions: offsets, active producers, deletion of old records.
+"""Admin calls for partitions: offsets, active producers, deletion of old records, elections.
 
-The requests go to the leaders of the partitions.
+The requests go to the leaders of the partitions; the controller elects these.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from enum import IntEnum
 from typing import Final
 
 from moldau.client.administration.face import Calls
-from moldau.client.errors import BrokerError, InvalidArgument, broker_error
+from moldau.client.errors import BrokerError, ClientError, InvalidArgument, broker_error
 from moldau.client.records import TopicPartition
 from moldau.engine.asking import by_topic
+from moldau.engine.cluster import Node
 from moldau.engine.partitions import ByPartition, Partition, as_partition, as_partitions
 from moldau.engine.results import Results, Tally
+from moldau.engine.retry import raise_for
 from moldau.engine.settings import one_of
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
@@ -28,6 +30,11 @@ from moldau.protocol.messages.data import (
     ListOffsetsRequest,
     ListOffsetsTopic,
     ProducerState,
+)
+from moldau.protocol.messages.reassignment import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersTopic,
 )
 
 CONSUMER: Final = -1
@@ -70,6 +77,19 @@ VERSION_OF_SPEC: Final[Mapping[int, int]] = {
 
 END: Final = -1
 """To delete all records: up to the high watermark."""
+
+
+class ElectionType(IntEnum):
+    """Which leader to elect (KIP-460)."""
+
+    PREFERRED = 0
+    """The first of the replicas, if it is in sync."""
+    UNCLEAN = 1
+    """Any live replica, where there is no leader. Acknowledged records may be lost."""
+
+
+UNCLEAN_ELECTIONS: Final = 1
+"""The version of ElectLeaders since which there are unclean ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +251,48 @@ class PartitionCalls(Calls):
                 await ask(await self._asking.known_broker(broker_id), list(tally.waiting))
 
         return await self._asking.settle(as_partitions(partitions), attempt, deadline)
+
+    async def elect_leaders(
+        self,
+        partitions: Iterable[Partition] | None = None,
+        *,
+        election_type: ElectionType = ElectionType.PREFERRED,
+        timeout_ms: float | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Elect leaders: `await admin.elect_leaders([("t", 0)])`; None means all partitions.
+
+        A partition that already has the leader has the error ElectionNotNeeded; of all partitions
+        those are left out.
+        """
+        deadline = self._asking.deadline(timeout_ms)
+        wanted = None
+        if partitions is not None:
+            named = by_topic(as_partitions(partitions)).items()
+            wanted = [ElectLeadersTopic(*each) for each in named]
+        least = UNCLEAN_ELECTIONS if election_type is ElectionType.UNCLEAN else 0
+
+        async def attempt() -> ElectLeadersResponse:
+            request = ElectLeadersRequest(election_type, wanted, self._asking.patience_ms(deadline))
+            answer: ElectLeadersResponse = await self._asking.ask(
+                Node.CONTROLLER, request, least=least
+            )
+            raise_for(answer.error_code)
+            return answer
+
+        return _elected(await self._asking.until_done(attempt, deadline))
+
+
+def _elected(answer: ElectLeadersResponse) -> Results[TopicPartition, None]:
+    ok: dict[TopicPartition, None] = {}
+    errors: dict[TopicPartition, ClientError] = {}
+    for topic in answer.replica_election_results:
+        for told in topic.partition_result:
+            partition = TopicPartition(topic.topic, told.partition_id)
+            if told.error_code == ErrorCode.NONE:
+                ok[partition] = None
+            else:
+                errors[partition] = broker_error(told.error_code, told.error_message)
+    return Results(ok, errors)
 
 
 def _spec(given: object) -> int:

@@ -277,6 +277,17 @@ class OffsetStore:
             for partitions in tuple(topics.values())
         )
 
+    def counts(self) -> Iterator[tuple[str, int]]:
+        """Count the committed offsets of each group. Another thread may call this."""
+        for group, topics in tuple(self._committed.items()):
+            yield group, sum(map(len, tuple(topics.values())))
+
+    def values(self, group: str) -> Iterator[tuple[str, int, bytes]]:
+        """Walk over a group's committed offsets, encoded. Another thread may call this."""
+        for topic, partitions in tuple(self.topics(group).items()):
+            for partition, value in tuple(partitions.items()):
+                yield topic, partition, value
+
     def value(self, group: str, topic: str, partition: int) -> bytes | None:
         """Return a committed offset, encoded."""
         return self.topics(group).get(topic, {}).get(partition)

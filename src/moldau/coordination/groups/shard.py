@@ -555,9 +555,10 @@ class GroupShard:
         """Count groups by their state."""
         return Counter(group.state for group in tuple(self._groups.values()))
 
-    def count_offsets(self) -> int:
-        """Count committed offsets."""
-        return self._offsets.count()
+    @property
+    def offsets(self) -> OffsetStore:
+        """What groups have committed, to be read alone."""
+        return self._offsets
 
     # Expiry
 

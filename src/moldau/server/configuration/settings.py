@@ -61,6 +61,7 @@ class BrokerSettings:
     metadata_log_dir: str | None = _of("metadata.log.dir")
     rack: str | None = _of("broker.rack")
     metrics_listen: Address | None = field(metadata={"key": "moldau.metrics.listen"})
+    metrics_partitions_max: int = _of("moldau.metrics.partitions.max")
 
     # Connections and requests
 

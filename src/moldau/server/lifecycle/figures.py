@@ -7,9 +7,11 @@ partition costs nothing; whoever asks for the page pays for counting them.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from moldau.base.files import Files
 from moldau.coordination.groups.shard import GroupShard
 from moldau.coordination.groups.states import GroupState
 from moldau.coordination.runtime import Runtime
@@ -17,24 +19,29 @@ from moldau.coordination.transactions.shard import TransactionShard
 from moldau.coordination.transactions.transaction import TransactionState
 from moldau.observe.cleaner import CleanerFigures
 from moldau.observe.coordinator_metrics import GroupFigures, ShardFigures, TransactionFigures
-from moldau.observe.disks import DiskFigures
+from moldau.observe.disks import DiskFigures, Room
 from moldau.observe.memory import MemoryFigures
 from moldau.observe.prometheus import BrokerFigures, LogFigures
 from moldau.protocol.errors import ErrorCode
 from moldau.server.broker import Broker
+from moldau.server.lifecycle.committed_figures import committed_figures
 from moldau.server.lifecycle.replication_figures import controller_figures, replication_figures
 from moldau.server.lifecycle.runtimes import Runtimes
+from moldau.storage.directory import LogDirectory
 
 
 def figures_of(broker: Broker) -> BrokerFigures:
     """Return what a scrape asks of this broker."""
+    series_max = broker.parts.settings.metrics_partitions_max
     return BrokerFigures(
         requests=broker.parts.metrics,
+        partition_series_max=series_max,
         connections=lambda: len(broker.connections),
         logs=lambda: _logs(broker),
         topics=broker.parts.traffic.items,
         disks=lambda: _disks(broker),
         groups=lambda: _groups(broker.parts.runtimes),
+        committed=lambda: committed_figures(broker.parts.runtimes.groups.shards, series_max),
         transactions=lambda: _transactions(broker.parts.runtimes),
         cleaner=lambda: _cleaner(broker),
         memory=lambda: _memory(broker),
@@ -50,7 +57,18 @@ def _disks(broker: Broker) -> DiskFigures:
         sum(one.full for one in directories),
         scrubber.checked_bytes,
         scrubber.damaged_batches,
+        room_of(directories, broker.parts.ports.files),
     )
+
+
+def room_of(directories: Iterable[LogDirectory], files: Files) -> dict[str, Room]:
+    """Ask the file systems of directories; one that does not tell is left out."""
+    found = {}
+    for directory in directories:
+        if not directory.offline:
+            with contextlib.suppress(OSError):
+                found[directory.path] = Room(*files.space(directory.path))
+    return found
 
 
 def _logs(broker: Broker) -> Iterator[LogFigures]:
@@ -69,7 +87,7 @@ def _groups(runtimes: Runtimes) -> GroupFigures:
     offsets = 0
     for shard in runtimes.groups.shards:
         states += shard.count_groups()
-        offsets += shard.count_offsets()
+        offsets += shard.offsets.count()
     return GroupFigures(
         _shards(runtimes.groups),
         {state.value: states[state] for state in GroupState},

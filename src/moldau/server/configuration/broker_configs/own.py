@@ -11,6 +11,7 @@ from moldau.server.configuration.definition import (
     at_least,
     boolean,
     cluster_wide,
+    integer,
     internal,
     long,
     string,
@@ -42,6 +43,13 @@ OWN: tuple[ConfigDefinition, ...] = (
         "",
         "HOST:PORT where metrics are served as Prometheus text; empty serves none.",
         _address_or_nothing,
+    ),
+    integer(
+        "moldau.metrics.partitions.max",
+        2000,
+        "Metrics of single partitions are left out when the broker has more than this many. Of"
+        " committed offsets this many are told, those of the smallest groups first.",
+        at_least(0),
     ),
     long(
         "log.scrub.interval.ms",
