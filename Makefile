@@ -67,8 +67,8 @@ quick-clients quick-broker: SHELL := bash
 quick-clients quick-broker: quick-%: setup
 	@set -o pipefail; $(BIN)/python -m pytest -q -m "not process and not long" $(TESTS) | (trap "" INT; sed -u "s/^/$*: /")
 
-# Four lanes run at a time: those of whole brokers and of Spark wait for much, and leave two cores
-# enough for two that do not. These are the GENTLE ones: they have the cores when nobody else wants
+# Five lanes run at a time: those of whole brokers and of Spark wait for much, and leave two cores
+# enough for those that do not. These are the GENTLE ones: they have the cores when nobody else wants
 # them, so that no broker is late because of them. The longest begin first. Each line says in which
 # lane it was said.
 #
@@ -78,7 +78,7 @@ OF_COMPAT := tests/compat
 OF_PROCESSES := tests/docs tests/process
 GENTLE := test-units test-others test-patches
 LANES := test-compat test-spark test-processes $(GENTLE)
-IN_ORDER := test-compiled test-compat test-spark test-units test-processes test-others test-patches
+IN_ORDER := test-compiled test-compat test-spark test-units test-others test-processes test-patches
 
 .PHONY: $(LANES) test-compiled
 
@@ -86,7 +86,7 @@ test: setup ## run every test, or some in one process: make test PYTEST_ARGS=tes
 ifdef PYTEST_ARGS
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 else
-	@$(MAKE) --no-print-directory --keep-going --jobs=4 $(IN_ORDER)
+	@$(MAKE) --no-print-directory --keep-going --jobs=5 $(IN_ORDER)
 endif
 
 test-compat: TESTS := $(OF_COMPAT)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from moldau.spark.pipelines.declaration import Kind, Pipeline
@@ -103,10 +104,18 @@ def frame_of(
     return with_now(frame)
 
 
-def until_done(spark: SparkSession, survived: int, take: Callable[[Files], None]) -> Iterator[int]:
+STRIDES = [
+    pytest.param(2, id="every second step"),
+    pytest.param(1, id="every step", marks=pytest.mark.long),
+]
+
+
+def until_done(
+    spark: SparkSession, survived: int, take: Callable[[Files], None], stride: int = 1
+) -> Iterator[int]:
     """Run a batch again, each time in a new process as it were, until it is done.
 
-    Each try survives a step more than the last one. Yield how many have crashed, after each crash.
+    Each try survives `stride` steps more than the last. Yield how many have crashed, each time.
     """
     for crashes in itertools.count(1):
         try:
@@ -115,4 +124,4 @@ def until_done(spark: SparkSession, survived: int, take: Callable[[Files], None]
             yield crashes
         else:
             return
-        survived += 1
+        survived += stride
