@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -303,5 +304,8 @@ def _tell_end(ended: list[Member], member: Member, how: str) -> None:
 
 def _say(text: str) -> None:
     """Say something beside the output. Where nobody reads it any more, brokers still matter."""
-    with suppress(OSError):
+    try:
         click.echo(safe(text), err=True)
+    except OSError:
+        # Else Python tries again at the end to write what is left, and makes the status 120.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
