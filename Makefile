@@ -67,7 +67,7 @@ quick-clients quick-broker: SHELL := bash
 quick-clients quick-broker: quick-%: setup
 	@set -o pipefail; $(BIN)/python -m pytest -q -m "not process and not long" $(TESTS) | (trap "" INT; sed -u "s/^/$*: /")
 
-# Five lanes run at a time: those of whole brokers and of Spark wait for much, and leave two cores
+# Four lanes run at a time: those of whole brokers and of Spark wait for much, and leave two cores
 # enough for those that do not. These are the GENTLE ones: they have the cores when nobody else wants
 # them, so that no broker is late because of them. The longest begin first. Each line says in which
 # lane it was said.
@@ -86,7 +86,7 @@ test: setup ## run every test, or some in one process: make test PYTEST_ARGS=tes
 ifdef PYTEST_ARGS
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 else
-	@$(MAKE) --no-print-directory --keep-going --jobs=5 $(IN_ORDER)
+	@$(MAKE) --no-print-directory --keep-going --jobs=4 $(IN_ORDER)
 endif
 
 test-compat: TESTS := $(OF_COMPAT)
